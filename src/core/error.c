@@ -12,7 +12,7 @@ const char *lls_last_error(void) {
     return message;
 }
 
-lls_status lls__fail(lls_status status, const char *format, ...) {
+lls_status(lls__fail)(lls_status status, const char *format, ...) {
     char text[LLS__ERROR_BYTES]; // not `message`: an argument may point into it
     va_list args;
     va_start(args, format);

@@ -9,6 +9,9 @@
  * Messages longer than LLS__ERROR_BYTES are cut. Arguments may point into the previous message. */
 #define LLS__ERROR_BYTES 1024
 lls_status lls__fail(lls_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same, with `status` visible as the value: the compiler then knows that a callee which returned LLS_OK did set its
+ * outputs, and -Wmaybe-uninitialized stays quiet. */
+#define lls__fail(status, ...) ((void)lls__fail((status), __VA_ARGS__), (status))
 
 /* Returns early when a call fails. */
 #define LLS_TRY(call)                               \

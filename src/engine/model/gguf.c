@@ -47,9 +47,8 @@ typedef struct reader {
 // Copies the next n bytes. Files are little endian, as is every machine this library runs on.
 static lls_status take(reader *r, size_t n, const char *what, void *out) {
     if (n > r->size - r->pos) {
-        lls__fail(LLS_ERR_FORMAT, "gguf: %s: %s needs %zu bytes at offset %zu, but the file has only %zu", r->file,
-                  what, n, r->pos, r->size);
-        return LLS_ERR_FORMAT; // a constant, which tells the compiler that LLS_OK means *out is set
+        return lls__fail(LLS_ERR_FORMAT, "gguf: %s: %s needs %zu bytes at offset %zu, but the file has only %zu",
+                         r->file, what, n, r->pos, r->size);
     }
     memcpy(out, r->bytes + r->pos, n);
     r->pos += n;
