@@ -101,6 +101,10 @@ typedef struct lls_device {
     int32_t index; /* CUDA ordinal; 0 on the CPU */
 } lls_device;
 
+/* How the elements lie in memory. LLS_PACKED is an opaque order that lls_linear_pack makes for the machine's
+ * vector units; only lls_linear reads it. */
+typedef enum lls_layout { LLS_STRIDED = 0, LLS_PACKED = 1 } lls_layout;
+
 #define LLS_MAX_DIMS 5
 
 /* A view of memory that somebody else owns. Strides count elements, may be anything the op allows (0 for an
@@ -110,6 +114,7 @@ typedef struct lls_tensor {
     void *data;
     lls_dtype dtype;
     lls_device device;
+    lls_layout layout;
     int32_t ndim;
     int64_t shape[LLS_MAX_DIMS];
     int64_t stride[LLS_MAX_DIMS];

@@ -1,0 +1,12 @@
+# Install: headers, shared library, CMake package, pkg-config file, command, man page.
+include(CMakePackageConfigHelpers)
+install(TARGETS llmspeed EXPORT llmspeedTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/llmspeed DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT llmspeedTargets NAMESPACE llmspeed:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/llmspeed)
+configure_package_config_file(cmake/llmspeedConfig.cmake.in ${PROJECT_BINARY_DIR}/llmspeedConfig.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/llmspeed)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/llmspeedConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/llmspeedConfig.cmake ${PROJECT_BINARY_DIR}/llmspeedConfigVersion.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/llmspeed)
+configure_file(cmake/llmspeed.pc.in ${PROJECT_BINARY_DIR}/llmspeed.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/llmspeed.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

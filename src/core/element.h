@@ -1,0 +1,36 @@
+/* Single elements of a float tensor as double: what the fp64 oracles read and write. Rounds once, to nearest even. */
+#ifndef LLS_CORE_ELEMENT_H
+#define LLS_CORE_ELEMENT_H
+
+#include <math.h>
+
+#include "core/tensor.h"
+#include "cpu/half.h"
+
+static inline double lls__get(const lls_tensor *t, int64_t offset) {
+    const void *p = lls__at(t, offset);
+    switch (t->dtype) {
+    case LLS_F16: return lls__f16_to_f32(*(const uint16_t *)p);
+    case LLS_BF16: return lls__bf16_to_f32(*(const uint16_t *)p);
+    default: return *(const float *)p;
+    }
+}
+
+/* double to float with rounding to odd, so that a second rounding to f16 or bf16 gives what one rounding would have given. */
+static inline float lls__round_to_odd(double x) {
+    float f = (float)x;
+    if ((double)f == x || f != f || isinf(f)) return f;
+    if (!(lls__f32_bits(f) & 1)) f = nextafterf(f, x > (double)f ? INFINITY : -INFINITY);
+    return f;
+}
+
+static inline void lls__set(const lls_tensor *t, int64_t offset, double value) {
+    void *p = lls__at(t, offset);
+    switch (t->dtype) {
+    case LLS_F16: *(uint16_t *)p = lls__f32_to_f16(lls__round_to_odd(value)); break;
+    case LLS_BF16: *(uint16_t *)p = lls__f32_to_bf16(lls__round_to_odd(value)); break;
+    default: *(float *)p = (float)value; break;
+    }
+}
+
+#endif

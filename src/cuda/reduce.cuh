@@ -1,0 +1,28 @@
+/* Reductions over a block, in a fixed order: same inputs, same bits. Every thread of the block calls and gets the result. */
+#pragma once
+
+struct lls__op_sum {
+    static __device__ __forceinline__ float identity() { return 0.0f; }
+    static __device__ __forceinline__ float apply(float a, float b) { return a + b; }
+};
+struct lls__op_max {
+    static __device__ __forceinline__ float identity() { return -INFINITY; }
+    static __device__ __forceinline__ float apply(float a, float b) { return fmaxf(a, b); }
+};
+
+template <typename Op> __device__ __forceinline__ float lls__warp_reduce(float x) {
+    for (int offset = 16; offset > 0; offset /= 2) x = Op::apply(x, __shfl_xor_sync(0xffffffffu, x, offset));
+    return x;
+}
+
+/* blockDim.x is a multiple of 32, at most 1024; one-dimensional blocks. */
+template <typename Op> __device__ __forceinline__ float lls__block_reduce(float x) {
+    __shared__ float partial[32];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    x = lls__warp_reduce<Op>(x);
+    if (lane == 0) partial[warp] = x;
+    __syncthreads();
+    x = lls__warp_reduce<Op>(lane < warps ? partial[lane] : Op::identity());
+    __syncthreads(); // `partial` may be reused by the next call
+    return x;
+}

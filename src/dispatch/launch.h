@@ -1,0 +1,21 @@
+/* Kernel launches from C, through cudaLaunchKernelExC. Only files built with LLS_WITH_CUDA include this. */
+#ifndef LLS_DISPATCH_LAUNCH_H
+#define LLS_DISPATCH_LAUNCH_H
+
+#include "core/ctx.h"
+#include "dispatch/variant.h"
+
+typedef struct lls__grid {
+    uint32_t grid[3];        /* blocks; a zero anywhere launches nothing */
+    uint32_t block[3];       /* threads */
+    uint32_t shared_bytes;   /* dynamic shared memory; above 48 KB the kernel's limit is raised first */
+} lls__grid;
+
+/* params[i] points to the i-th kernel argument. Errors name the kernel and the launch shape and do not stick. */
+lls_status lls__launch(lls_ctx *ctx, const lls__kernel *kernel, const lls__grid *shape, void **params, lls_stream stream);
+
+/* Makes the context's device current, and back. */
+lls_status lls__cuda_enter(const lls_ctx *ctx, int *previous);
+void lls__cuda_leave(int previous);
+
+#endif

@@ -1,0 +1,12 @@
+#include "harness/suites.h"
+
+#define TH_SUITES(X) \
+    X(rmsnorm)
+
+#define DECLARE(op) extern const th_suite th_suite_##op;
+#define ENTRY(op) &th_suite_##op,
+
+TH_SUITES(DECLARE)
+
+const th_suite *const th_suites[] = {TH_SUITES(ENTRY)};
+const int32_t th_num_suites = sizeof th_suites / sizeof *th_suites;
