@@ -46,6 +46,62 @@ typedef struct lls_model_info {
 } lls_model_info;
 LLS_API lls_model_info lls_model_describe(const lls_model *model);
 
+/* ---- What a file holds ----------------------------------------------------------------------- */
+
+/* A GGUF file opened to look at: also one whose model this library cannot run. */
+typedef struct lls_gguf lls_gguf;
+
+/* Maps and checks the file. Errors: LLS_ERR_IO, LLS_ERR_FORMAT, LLS_ERR_MODEL (a tensor type without a kernel here), LLS_ERR_MEMORY. */
+LLS_API lls_status lls_gguf_open(const char *path, lls_gguf **out);
+LLS_API void lls_gguf_close(lls_gguf *file);
+
+typedef struct lls_gguf_info {
+    int32_t version;
+    int64_t file_bytes, data_offset;
+    int64_t num_entries, num_tensors;
+} lls_gguf_info;
+LLS_API lls_gguf_info lls_gguf_describe(const lls_gguf *file);
+
+typedef enum lls_gguf_kind {
+    LLS_GGUF_INT = 1,
+    LLS_GGUF_FLOAT = 2,
+    LLS_GGUF_BOOL = 3,
+    LLS_GGUF_STRING = 4,
+    LLS_GGUF_NESTED = 5 /* an array within an array: its elements cannot be read */
+} lls_gguf_kind;
+
+/* A metadata entry: one value (count 1, is_array false) or an array. The key is not NUL-terminated. */
+typedef struct lls_gguf_entry {
+    const char *key;
+    size_t key_bytes;
+    const char *type; /* "u32", "string", ... */
+    lls_gguf_kind kind;
+    bool is_array;
+    int64_t count;
+} lls_gguf_entry;
+
+/* One element of an entry: the member that the entry's kind names is set. Strings are not NUL-terminated and may hold any bytes. */
+typedef struct lls_gguf_value {
+    int64_t integer; /* also a bool, as 0 or 1 */
+    double real;
+    const char *string;
+    size_t string_bytes;
+} lls_gguf_value;
+
+typedef struct lls_gguf_tensor {
+    const char *name;
+    lls_dtype dtype;
+    int32_t ndim;
+    int64_t shape[LLS_MAX_DIMS]; /* outermost first, as in lls_tensor */
+    int64_t bytes;
+    int64_t offset;              /* from the start of the file */
+} lls_gguf_tensor;
+
+/* The index-th entry or tensor in file order; false when there is none. A string array is walked from its start for each element. */
+LLS_API bool lls_gguf_entry_at(const lls_gguf *file, int64_t index, lls_gguf_entry *out);
+LLS_API bool lls_gguf_value_at(const lls_gguf *file, int64_t entry, int64_t element, lls_gguf_value *out);
+LLS_API bool lls_gguf_tensor_at(const lls_gguf *file, int64_t index, lls_gguf_tensor *out);
+
 /* ---- Text ------------------------------------------------------------------------------------ */
 
 typedef struct lls_tokenize_options {
