@@ -76,7 +76,10 @@ static lls_status check_count(const reader *r, const char *what, uint64_t count,
 static lls_status read_string(reader *r, const char *what, lls__gguf_str *out) {
     uint64_t size;
     LLS_TRY(read_u64(r, what, &size));
-    LLS_TRY(check_count(r, what, size, 1));
+    if (size > r->size - r->pos) {
+        return lls__fail(LLS_ERR_FORMAT, "gguf: %s: %s has %llu bytes at offset %zu, but the file has only %zu",
+                         r->file, what, (unsigned long long)size, r->pos, r->size);
+    }
     out->data = (const char *)r->bytes + r->pos;
     out->size = (size_t)size;
     r->pos += out->size;
@@ -125,7 +128,7 @@ static lls_status skip_values(reader *r, lls__gguf_str key, lls__gguf_type type,
         LLS_TRY(check_count(r, "string count", count, sizeof(uint64_t)));
         for (uint64_t i = 0; i < count; i++) {
             lls__gguf_str ignored;
-            LLS_TRY(read_string(r, "string length", &ignored));
+            LLS_TRY(read_string(r, "string", &ignored));
         }
         return LLS_OK;
     }
