@@ -21,7 +21,6 @@ struct lls__tokenizer {
 
     const lls__pretok_rule *rule; /* byte-level BPE; NULL for SentencePiece */
     lls__pretok *pretok;
-    bool byte_fallback;           /* SentencePiece: every byte has a token */
     bool cut_at_spaces;           /* SentencePiece: no token reaches from a word into the space after it */
 
     int32_t bos, eos, eot, unk;
@@ -153,11 +152,18 @@ static lls_status init_byte_level(lls__tokenizer *t, const lls__vocab *vocab) {
     return add_listed_merges(t, vocab);
 }
 
+static bool has_byte_tokens(const lls__tokenizer *t, const char *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        if (t->tokens.byte_id[(uint8_t)bytes[i]] < 0) return false;
+    }
+    return true;
+}
+
 static lls_status init_sentencepiece(lls__tokenizer *t, const lls__vocab *vocab) {
     if (!vocab->scores) return lls__fail(LLS_ERR_FORMAT, "vocabulary: scores are absent, \"llama\" needs them");
-    t->byte_fallback = true;
-    for (int i = 0; i < 256; i++) t->byte_fallback &= t->tokens.byte_id[i] >= 0;
-    if (!t->byte_fallback && vocab->unk < 0) {
+    char every_byte[256];
+    for (int i = 0; i < 256; i++) every_byte[i] = (char)i;
+    if (!has_byte_tokens(t, every_byte, 256) && vocab->unk < 0) {
         return lls__fail(LLS_ERR_FORMAT, "vocabulary: has neither 256 byte tokens nor an unknown token, must have one");
     }
     t->cut_at_spaces = no_token_spans_words(&t->tokens);
@@ -229,7 +235,8 @@ void lls__tokenizer_destroy(lls__tokenizer *t) {
 typedef struct encoder {
     const lls__tokenizer *t;
     lls__ids *out;
-    lls__ids word; /* the tokens of the word being merged */
+    size_t plain_begin; /* of `out`: where the tokens of the current plain text begin */
+    lls__ids word;      /* the tokens of the word being merged */
     lls__merge_scratch merge;
     lls__pretok_scratch *pretok;
     lls__bytes prefixed;
@@ -240,34 +247,39 @@ typedef struct encoder {
 /* The smallest tokens of a word of a byte-level vocabulary: one a byte. */
 static lls_status spell_bytes(encoder *e, const char *word, size_t size) {
     for (size_t i = 0; i < size; i++) {
-        uint8_t byte = (uint8_t)word[i];
-        int32_t id = e->t->tokens.byte_id[byte];
+        int32_t id = e->t->tokens.byte_id[(uint8_t)word[i]];
         if (id >= 0) {
             LLS_TRY(lls__ids_push(&e->word, id));
         } else if (e->dropped++ == 0) {
-            e->first_dropped = byte;
+            e->first_dropped = (uint8_t)word[i];
         }
     }
     return LLS_OK;
 }
 
-/* The smallest tokens of a word of a SentencePiece vocabulary: one a character, or its bytes, or one unknown token for
- * a run of unknown characters. */
+/* The smallest tokens of a word of a SentencePiece vocabulary: one a character, or its bytes, or the unknown token. */
 static lls_status spell_chars(encoder *e, const char *word, size_t size) {
     const lls__tokenizer *t = e->t;
     size_t len;
     for (size_t i = 0; i < size; i += len) {
         lls__utf8_next(word + i, size - i, &len);
         int32_t id = lls__tokens_find(&t->tokens, word + i, len);
-        if (id >= 0) {
-            LLS_TRY(lls__ids_push(&e->word, id));
-        } else if (t->byte_fallback) {
-            for (size_t j = i; j < i + len; j++) {
-                LLS_TRY(lls__ids_push(&e->word, t->tokens.byte_id[(uint8_t)word[j]]));
-            }
-        } else if (e->word.size == 0 || e->word.data[e->word.size - 1] != t->unk) {
-            LLS_TRY(lls__ids_push(&e->word, t->unk));
+        if (id < 0 && has_byte_tokens(t, word + i, len)) {
+            LLS_TRY(spell_bytes(e, word + i, len));
+        } else {
+            LLS_TRY(lls__ids_push(&e->word, id >= 0 ? id : t->unk));
         }
+    }
+    return LLS_OK;
+}
+
+/* Hands over the word; a run of unknown tokens becomes one. */
+static lls_status emit_word(encoder *e) {
+    int32_t unk = e->t->rule ? -1 : e->t->unk;
+    for (size_t i = 0; i < e->word.size; i++) {
+        int32_t id = e->word.data[i];
+        if (id == unk && e->out->size > e->plain_begin && e->out->data[e->out->size - 1] == unk) continue;
+        LLS_TRY(lls__ids_push(e->out, id));
     }
     return LLS_OK;
 }
@@ -288,8 +300,7 @@ static lls_status encode_word(void *user, const char *word, size_t size) {
         bool whole = e->word.size == 1 && e->word.data[0] == id;
         atomic_store_explicit(&t->whole[id], whole ? WHOLE_YES : WHOLE_NO, memory_order_relaxed);
     }
-    for (size_t i = 0; i < e->word.size; i++) LLS_TRY(lls__ids_push(e->out, e->word.data[i]));
-    return LLS_OK;
+    return emit_word(e);
 }
 
 static bool is_ascii(const char *text, size_t size) {
@@ -333,6 +344,7 @@ static lls_status encode_sentencepiece(encoder *e, const char *text, size_t size
 /* Text without special tokens. */
 static lls_status encode_plain(encoder *e, const char *text, size_t size) {
     if (size == 0) return LLS_OK;
+    e->plain_begin = e->out->size;
     return e->t->rule ? encode_byte_level(e, text, size) : encode_sentencepiece(e, text, size);
 }
 
