@@ -1,0 +1,243 @@
+/* Block weights times int8 activations.
+ *
+ * x is rounded to int8 in groups of 32 with one fp32 scale each. A weight is scale * code + min, so a group of 32 contributes
+ *     scale * dx * sum(code * q) + min * dx * sum(q),
+ * or, for types whose min is -zero * scale, scale * dx * (sum(code * q) - zero * sum(q)): the bracket is an integer, and its second half is where the
+ * integer accumulator starts. One instruction (vpdpbusd) multiplies 4 codes of 16 rows by 4 broadcast activations; per group and token that makes 8 of
+ * them beside 3 or 4 of fp32. One token reads weights at memory speed; 16 tokens share each unpacked group.
+ *
+ * The sums of a group are exact integers below 2^24, and groups are added in the order of k: every level with FMA gives the same bits. */
+#include "ops/linear/linear_cpu.h"
+
+/* ---- Activations. A token tile of T tokens, per group of 32:  i8 q[T][32];  f32 dx[T];  offset[T] (one or, for Q6_K, two i32 or f32). ---- */
+
+LLS_INLINE int offsets_per_group(const lls_dtype weight) {
+    return weight == LLS_Q6_K ? 2 : 1;
+}
+
+LLS_INLINE int group_bytes(const lls_dtype weight) {
+    return LLS__GROUP + 4 + 4 * offsets_per_group(weight);
+}
+
+static inline int32_t lanes_max(vi v) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_max_epi32((__m512i)v);
+#else
+    int32_t lanes[LLS_VF], best;
+    memcpy(lanes, &v, sizeof v);
+    best = lanes[0];
+    for (int i = 1; i < LLS_VF; i++) best = lanes[i] > best ? lanes[i] : best;
+    return best;
+#endif
+}
+
+static inline int32_t lanes_sum(vi v) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_epi32((__m512i)v);
+#else
+    int32_t lanes[LLS_VF], sum = 0;
+    memcpy(lanes, &v, sizeof v);
+    for (int i = 0; i < LLS_VF; i++) sum += lanes[i];
+    return sum;
+#endif
+}
+
+/* Rounds 32 elements to q = nearest(x * 127 / max|x|); returns max|x| / 127, and the sums of q over both halves in sum[2].
+ * Groups below 2^-110 count as zero (127 / max would overflow). A group that holds inf or NaN gets the scale NaN: it cannot be rounded. */
+LLS_INLINE float quantise_group(lls_dtype dtype, const void *x, int64_t i, int8_t *q, int32_t sum[2]) {
+    enum { VECTORS = LLS__GROUP / LLS_VF };
+    vf v[VECTORS];
+    vi bits = vi_set1(0); // as integers, the bits of |x| order like |x|, with NaN above infinity
+#pragma GCC unroll 8
+    for (int n = 0; n < VECTORS; n++) {
+        v[n] = vf_load(dtype, x, i + n * LLS_VF);
+        vi magnitude = (vi)v[n] & 0x7fffffff;
+        bits = (vi)vf_select(magnitude > bits, (vf)magnitude, (vf)bits);
+    }
+    float max = lls__f32_from_bits((uint32_t)lanes_max(bits));
+    float inverse = max > 0x1p-110f ? 127.0f / max : 0.0f;
+    const vf magic = vf_set1(0x1.8p23f); // adding it leaves the nearest integer in the low mantissa bits
+    typedef int8_t bytes __attribute__((vector_size(LLS_VF)));
+    vi half[2] = {vi_set1(0), vi_set1(0)};
+#pragma GCC unroll 8
+    for (int n = 0; n < VECTORS; n++) {
+        vi rounded = (vi)(v[n] * vf_set1(inverse) + magic) - (vi)magic;
+        bytes narrow = __builtin_convertvector(rounded, bytes);
+        memcpy(q + n * LLS_VF, &narrow, sizeof narrow);
+        half[n * 2 / VECTORS] += rounded;
+    }
+    sum[0] = lanes_sum(half[0]), sum[1] = lanes_sum(half[1]);
+    if (!(max <= 0x1.fffffep127f)) return NAN;
+    return max > 0x1p-110f ? max / 127.0f : 0.0f;
+}
+
+LLS_INLINE void prepare_tokens(const lls_dtype weight, const lls_linear_args *args, int64_t m, int width, uint8_t *act) {
+    const lls_tensor *x = args->x;
+    const int zero = lls__block_zero(weight), offsets = offsets_per_group(weight);
+    for (int64_t g = 0; g < x->shape[1] / LLS__GROUP; g++) {
+        uint8_t *group = act + g * group_bytes(weight) * width;
+        float *scale = (float *)(group + LLS__GROUP * width), *offset = scale + width;
+        for (int t = 0; t < width; t++) {
+            int32_t sum[2];
+            int64_t row = (m + t) * x->stride[0];
+            scale[t] = quantise_group(x->dtype, x->data, row + g * LLS__GROUP, (int8_t *)group + t * LLS__GROUP, sum);
+            if (lls__tile_has_min(weight)) {
+                offset[t] = scale[t] * (float)(sum[0] + sum[1]);
+                continue;
+            }
+            int32_t start[2] = {-zero * (offsets == 2 ? sum[0] : sum[0] + sum[1]), -zero * sum[1]};
+            for (int o = 0; o < offsets; o++) memcpy(&offset[o * width + t], &start[o], 4);
+        }
+    }
+}
+
+/* ---- Integer dot products ---- */
+
+LLS_INLINE vi broadcast4(const int8_t *x) {
+    int32_t dword;
+    memcpy(&dword, x, 4);
+    return vi_set1(dword);
+}
+
+/* a[t] = start[t] + sum over `count` registers c of code[c] . x[t][4c .. 4c+3], for tokens t 32 bytes apart, where start is -zero * sum(x). */
+#if defined(__AVX512F__)
+LLS_INLINE void dot(const int bits, const int count, const int tokens, const vi *code, const int8_t *x, const vi *start, vi *a) {
+    (void)bits;
+#pragma GCC unroll 4
+    for (int t = 0; t < tokens; t++) a[t] = start[t];
+#pragma GCC unroll 8
+    for (int c = 0; c < count; c++) {
+#pragma GCC unroll 4
+        for (int t = 0; t < tokens; t++) {
+            a[t] = (vi)_mm512_dpbusd_epi32((__m512i)a[t], (__m512i)code[c], (__m512i)broadcast4(x + t * LLS__GROUP + 4 * c));
+        }
+    }
+}
+#elif defined(__AVX2__)
+/* vpmaddubsw adds pairs in 16 bits with saturation: 4-bit codes leave room for 8 such sums (8 * 2 * 15 * 127 < 2^15), 5-bit ones for 4, 6-bit ones for 2.
+ * 8-bit codes need the signed form |w| * (x with w's sign), at most 2 * 128 * 127 < 2^15; it takes the zero point off itself, so start is not used. */
+LLS_INLINE void dot(const int bits, const int count, const int tokens, const vi *code, const int8_t *x, const vi *start, vi *a) {
+    const int run = bits == 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
+    const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 4
+    for (int t = 0; t < tokens; t++) {
+        a[t] = bits == 8 ? vi_set1(0) : start[t];
+#pragma GCC unroll 8
+        for (int c = 0; c < count; c += run) {
+            __m256i sum = _mm256_setzero_si256();
+#pragma GCC unroll 8
+            for (int i = 0; i < run; i++) {
+                __m256i w = (__m256i)code[c + i], v = (__m256i)broadcast4(x + t * LLS__GROUP + 4 * (c + i));
+                if (bits == 8) {
+                    w = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
+                    v = _mm256_sign_epi8(v, w);
+                    w = _mm256_abs_epi8(w);
+                }
+                sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, v));
+            }
+            a[t] += (vi)_mm256_madd_epi16(sum, ones);
+        }
+    }
+}
+#else
+LLS_INLINE void dot(const int bits, const int count, const int tokens, const vi *code, const int8_t *x, const vi *start, vi *a) {
+    (void)bits;
+    for (int t = 0; t < tokens; t++) {
+        a[t] = start[t];
+        for (int c = 0; c < count; c++) {
+            const int8_t *v = x + t * LLS__GROUP + 4 * c;
+            for (int j = 0; j < 4; j++) a[t] += (code[c] >> 8 * j & 255) * v[j];
+        }
+    }
+}
+#endif
+
+/* ---- Tiles ---- */
+
+enum { PREFETCH = 4096 /* bytes ahead: past the page in which the hardware prefetcher stops */, LINE = 64 };
+
+LLS_INLINE void prefetch_group(const lls_dtype dtype, const uint8_t *codes, const uint8_t *high, const uint8_t *scales) {
+    const int code_bytes = lls__tile_code_bytes(dtype), high_bytes = lls__tile_high_bytes(dtype);
+    for (int i = 0; i < code_bytes; i += LINE) __builtin_prefetch(codes + PREFETCH + i);
+    for (int i = 0; i < high_bytes; i += LINE) __builtin_prefetch(high + PREFETCH + i);
+    __builtin_prefetch(scales + PREFETCH);
+}
+
+LLS_INLINE void tile_i8(const lls_dtype dtype, const int tiles, const int tokens, const uint8_t *base, int64_t tile_bytes, int64_t k, const uint8_t *act,
+                        float *out) {
+    const lls__planes planes = lls__tile_planes(dtype, k);
+    const int together = tokens < 4 ? tokens : 4, bits = lls__tile_code_bits(dtype);
+    const int code_bytes = lls__tile_code_bytes(dtype), high_bytes = lls__tile_high_bytes(dtype);
+    const int scale_bytes = lls__tile_scale_bytes(dtype) / (lls__block_elems(dtype) / LLS__GROUP);
+    for (int lane = 0; lane < LLS__TILE_ROWS; lane += LLS_VF) {
+        vf acc[2][MAX_TOKENS];
+#pragma GCC unroll 16
+        for (int i = 0; i < tiles * tokens; i++) acc[i / tokens][i % tokens] = vf_set1(0);
+        for (int64_t g = 0; g < k / LLS__GROUP; g++) {
+            const int8_t *q = (const int8_t *)act + g * group_bytes(dtype) * tokens;
+            const float *dx = (const float *)(q + LLS__GROUP * tokens), *offset = dx + tokens;
+#pragma GCC unroll 2
+            for (int i = 0; i < tiles; i++) {
+                const uint8_t *codes = base + i * tile_bytes + g * code_bytes, *high = base + i * tile_bytes + planes.high + g * high_bytes;
+                const uint8_t *scales = base + i * tile_bytes + planes.scales;
+                if (tokens <= 2) prefetch_group(dtype, codes, high, scales + g * scale_bytes);
+                vi code[8];
+                lls__load_codes(dtype, codes, high, lane, code);
+                const lls__group_scale s = lls__load_scale(dtype, scales, g, lane);
+#pragma GCC unroll 4
+                for (int t0 = 0; t0 < tokens; t0 += together) {
+                    vi start[2][4], a[2][4];
+#pragma GCC unroll 4
+                    for (int t = 0; t < together; t++) {
+                        start[0][t] = lls__tile_has_min(dtype) ? vi_set1(0) : broadcast4((const int8_t *)(offset + t0 + t));
+                        if (dtype == LLS_Q6_K) start[1][t] = broadcast4((const int8_t *)(offset + tokens + t0 + t));
+                    }
+                    const int8_t *x = q + t0 * LLS__GROUP;
+                    if (dtype == LLS_Q6_K) {
+                        dot(bits, 4, together, code, x, start[0], a[0]);
+                        dot(bits, 4, together, code + 4, x + 16, start[1], a[1]);
+                    } else {
+                        dot(bits, 8, together, code, x, start[0], a[0]);
+                    }
+#pragma GCC unroll 4
+                    for (int t = 0; t < together; t++) {
+                        vf sum = __builtin_convertvector(a[0][t], vf) * s.scale[0];
+                        if (dtype == LLS_Q6_K) sum = vf_fma(__builtin_convertvector(a[1][t], vf), s.scale[1], sum);
+                        vf *y = &acc[i][t0 + t];
+                        *y = vf_fma(sum, vf_set1(dx[t0 + t]), *y);
+                        if (lls__tile_has_min(dtype)) *y = vf_fma(s.min, vf_set1(offset[t0 + t]), *y);
+                    }
+                }
+            }
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < tiles * tokens; i++) vf_store_f32(out + i * LLS__TILE_ROWS + lane, acc[i / tokens][i % tokens]);
+    }
+}
+
+/* One function for each block type, number of tiles and number of tokens: all loops over registers have constant bounds. */
+#define TILE(name, dtype, tiles, tokens)                                                                                     \
+    static void name(const uint8_t *base, int64_t tile_bytes, int64_t k, const uint8_t *act, float *out) {                   \
+        tile_i8(dtype, tiles, tokens, base, tile_bytes, k, act, out);                                                        \
+    }
+#define MATH(name, dtype)                                                                                                    \
+    LLS_FOR_TILES(TILE, name, dtype)                                                                                         \
+    static void name##_prepare(const lls_linear_args *args, int64_t m, int width, uint8_t *act) {                            \
+        prepare_tokens(dtype, args, m, width, act);                                                                          \
+    }                                                                                                                        \
+    static const lls__tile_math name = {                                                                                     \
+        .weight = dtype, .act_elems = LLS__GROUP, .act_bytes = dtype == LLS_Q6_K ? 44 : 40, .prepare = name##_prepare, .kernel = LLS_TILE_NAMES(name)};
+
+MATH(q4_0, LLS_Q4_0)
+MATH(q4_1, LLS_Q4_1)
+MATH(q5_0, LLS_Q5_0)
+MATH(q5_1, LLS_Q5_1)
+MATH(q8_0, LLS_Q8_0)
+MATH(q4_k, LLS_Q4_K)
+MATH(q5_k, LLS_Q5_K)
+MATH(q6_k, LLS_Q6_K)
+
+const lls__tile_math *LLS_CPU(lls__tile_math_i8)(lls_dtype weight) {
+    static const lls__tile_math *const all[] = {&q4_0, &q4_1, &q5_0, &q5_1, &q8_0, &q4_k, &q5_k, &q6_k, NULL};
+    return lls__tile_math_find(all, weight);
+}
