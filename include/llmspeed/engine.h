@@ -179,7 +179,8 @@ typedef struct lls_request {
 } lls_request;
 #define LLS_REQUEST_INIT LLS_ARGS_INIT(lls_request)
 
-/* Queues a request and gives it an id. Nothing runs yet. A prompt longer than context_length - (max_new_tokens != 0): LLS_ERR_CONTEXT_FULL with both numbers;
+/* Queues a request and gives it an id. Nothing runs yet. A prompt longer than the context: LLS_ERR_CONTEXT_FULL with both numbers
+ * (one that fills it exactly ends with LLS_FINISH_CONTEXT_FULL before its first token);
  * ids outside the vocabulary, impossible sampling parameters: LLS_ERR_ARGUMENT. */
 LLS_API lls_status lls_engine_add(lls_engine *engine, const lls_request *request, int64_t *id);
 LLS_API lls_status lls_engine_cancel(lls_engine *engine, int64_t id);
