@@ -208,6 +208,12 @@ size_t lls__engine_event_capacity(const lls_engine *e) {
     return 2 * (size_t)e->options.max_sequences;
 }
 
+void *lls__engine_kv(const lls_engine *e, size_t *bytes, lls_ctx **ctx) {
+    *bytes = (size_t)lls__forward_kv_bytes(e->forward);
+    *ctx = e->ctx;
+    return lls__forward_kv(e->forward);
+}
+
 /* ---- A step ---- */
 
 static void add_row(lls_engine *e, lls__batch *b, const lls__sequence *s) {

@@ -133,6 +133,10 @@ int32_t lls__forward_max_pages(const lls__forward *f) {
     return f->max_pages;
 }
 
+void *lls__forward_kv(const lls__forward *f) {
+    return f->kv;
+}
+
 /* ---- Views ---- */
 
 // [rows, columns] f32 whose rows lie `stride` apart.

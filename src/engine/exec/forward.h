@@ -43,6 +43,7 @@ void lls__forward_destroy(lls__forward *f);
 lls__batch *lls__forward_batch(lls__forward *f);
 int32_t lls__forward_max_pages(const lls__forward *f); /* columns of page_table */
 int64_t lls__forward_kv_bytes(const lls__forward *f);
+void *lls__forward_kv(const lls__forward *f); /* on the device */
 
 /* Computes the batch and samples its rows: ids[r] (-1: no logit was a number) and probabilities[r], on the host. */
 lls_status lls__forward_run(lls__forward *f, int32_t *ids, float *probabilities);
