@@ -13,6 +13,7 @@ typedef struct loader {
     const lls_model *model;
     lls_ctx *ctx;
     lls__weights *weights;
+    bool *used;           // [num_tensors] of the file
     int64_t placed_bytes; // for progress
 } loader;
 
@@ -47,7 +48,17 @@ static lls_status find(const loader *l, const char *name, int64_t rows, int64_t 
         return columns ? lls__fail(LLS_ERR_MODEL, "%s: tensor %s has shape [%s], must be [%lld, %lld]", l->model->gguf->name, name, got, (long long)rows, (long long)columns)
                        : lls__fail(LLS_ERR_MODEL, "%s: tensor %s has shape [%s], must be [%lld]", l->model->gguf->name, name, got, (long long)rows);
     }
+    l->used[t - l->model->gguf->tensors] = true;
     *out = t;
+    return LLS_OK;
+}
+
+// A tensor that nothing reads means a model that is not what its keys say: its output would be wrong without a sign.
+static lls_status check_all_used(const loader *l) {
+    const lls__gguf *g = l->model->gguf;
+    for (size_t i = 0; i < g->num_tensors; i++) {
+        if (!l->used[i]) return lls__fail(LLS_ERR_MODEL, "%s: tensor %s is not part of a %s model as this library knows it", g->name, g->tensors[i].name, lls__arch_name(l->model->config.arch));
+    }
     return LLS_OK;
 }
 
@@ -203,25 +214,31 @@ static lls_status load_ends(loader *l) {
     return read_vector(l, "rope_freqs.weight", c->rotary_dim / 2, l->weights->rope_factors);
 }
 
+static lls_status load_all(loader *l) {
+    LLS_TRY(load_ends(l));
+    for (int32_t i = 0; i < l->model->config.num_layers; i++) LLS_TRY(load_layer(l, i, &l->weights->layers[i]));
+    LLS_TRY(check_all_used(l));
+    progress(l, l->model->gguf->file_bytes);
+    return LLS_OK;
+}
+
 lls_status lls__weights_load(const lls_model *model, lls_ctx *ctx, lls__weights **out) {
     lls__weights *weights = calloc(1, sizeof *weights);
     lls__layer *layers = calloc((size_t)model->config.num_layers, sizeof *layers);
-    if (!weights || !layers) {
-        free(weights), free(layers);
-        return lls__fail(LLS_ERR_MEMORY, "weights: out of memory for %d layers", model->config.num_layers);
+    bool *used = calloc(model->gguf->num_tensors, sizeof *used);
+    lls_status status = LLS_OK;
+    if (!weights || !layers || !used) {
+        status = lls__fail(LLS_ERR_MEMORY, "weights: out of memory for %d layers", model->config.num_layers);
+        free(layers);
+    } else {
+        weights->ctx = ctx, weights->layers = layers;
+        loader l = {.model = model, .ctx = ctx, .weights = weights, .used = used};
+        status = load_all(&l);
     }
-    weights->ctx = ctx;
-    weights->layers = layers;
-    loader l = {.model = model, .ctx = ctx, .weights = weights};
-    lls_status status = load_ends(&l);
-    for (int32_t i = 0; i < model->config.num_layers && !status; i++) status = load_layer(&l, i, &layers[i]);
-    if (status) {
-        lls__weights_free(weights);
-        return status;
-    }
-    progress(&l, (size_t)(model->gguf->file_bytes));
-    *out = weights;
-    return LLS_OK;
+    free(used);
+    if (status) lls__weights_free(weights);
+    else *out = weights;
+    return status;
 }
 
 void lls__weights_free(lls__weights *weights) {
