@@ -25,10 +25,10 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 HERE = Path(__file__).resolve().parent.parent / "tests" / "golden" / "text"
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
-GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
-QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+GPT2_SPLIT = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3_SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+                r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2_SPLIT = LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
 def unescape(line):
@@ -38,12 +38,8 @@ def unescape(line):
 
 
 def escape(text):
-    """Whatever would end a field or a line, or is no character of its own."""
-    def one(c):
-        if c == "\\":
-            return "\\\\"
-        return c if c.isprintable() and c != " " else f"\\u{{{ord(c):x}}}"
-    return "".join(one(c) for c in text)
+    plain = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return "".join(plain.get(c, c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text)
 
 
 def corpus():
@@ -147,9 +143,8 @@ def llama(texts):
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(t for t in texts if t.isascii() or "é" in t), model_writer=model, model_type="bpe",
         vocab_size=1000, character_coverage=0.99, byte_fallback=True, split_digits=True,
-        user_defined_symbols=["<tool>"],
-        allow_whitespace_only_pieces=True, remove_extra_whitespaces=False, normalization_rule_name="identity",
-        num_threads=1, minloglevel=2)
+        user_defined_symbols=["<tool>"], allow_whitespace_only_pieces=True, remove_extra_whitespaces=False,
+        normalization_rule_name="identity", num_threads=1, minloglevel=2)
     sp = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     tokens = [sp.id_to_piece(i) for i in range(sp.vocab_size())]
     scores = [sp.get_score(i) for i in range(sp.vocab_size())]
@@ -184,14 +179,135 @@ def smollm2(path, texts):
     write_ids("smollm2", oracle, texts)
 
 
+# Written for these tests in the manner of the templates that models bring; each has a trait that some of them have.
+CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>'"
+          " + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+LLAMA3 = ("{% for m in messages %}{% set content = '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n'"
+          " + m.content | trim + '<|eot_id|>' %}{% if loop.first %}{% set content = bos_token + content %}{% endif %}"
+          "{{ content }}{% endfor %}{% if add_generation_prompt %}"
+          "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}")
+LLAMA31 = """{{- bos_token }}
+{%- set date_string = "26 Jul 2024" %}
+{%- if messages[0].role == 'system' %}
+    {%- set system_message = messages[0].content | trim %}
+    {%- set messages = messages[1:] %}
+{%- else %}
+    {%- set system_message = "" %}
+{%- endif %}
+{{- "<|start_header_id|>system<|end_header_id|>\\n\\n" }}
+{{- "Cutting Knowledge Date: December 2023\\n" }}
+{{- "Today Date: " + date_string + "\\n\\n" }}
+{{- system_message }}
+{{- "<|eot_id|>" }}
+{%- for message in messages %}
+    {{- '<|start_header_id|>' + message.role + '<|end_header_id|>\\n\\n' + message.content | trim + '<|eot_id|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
+{%- endif %}"""
+ZEPHYR = """{% for message in messages %}
+{% if message['role'] == 'user' %}
+{{ '<|user|>\\n' + message['content'] + eos_token }}
+{% elif message['role'] == 'system' %}
+{{ '<|system|>\\n' + message['content'] + eos_token }}
+{% else %}
+{{ '<|assistant|>\\n'  + message['content'] + eos_token }}
+{% endif %}
+{% if loop.last and add_generation_prompt %}
+{{ '<|assistant|>' }}
+{% endif %}
+{% endfor %}"""
+MISTRAL_SYSTEM = """{%- if messages[0]["role"] == "system" %}
+    {%- set system_message = messages[0]["content"] %}
+    {%- set loop_messages = messages[1:] %}
+{%- else %}
+    {%- set loop_messages = messages %}
+{%- endif %}
+"""
+MISTRAL_V2 = MISTRAL_SYSTEM + """{{- bos_token }}
+{%- for message in loop_messages %}
+    {%- if message["role"] == "user" %}
+        {%- if loop.first and system_message is defined %}
+            {{- " [INST] " + system_message + "\\n\\n" + message["content"] + " [/INST]" }}
+        {%- else %}
+            {{- " [INST] " + message["content"] + " [/INST]" }}
+        {%- endif %}
+    {%- else %}
+        {{- " " + message["content"] + eos_token }}
+    {%- endif %}
+{%- endfor %}"""
+MISTRAL_V3 = MISTRAL_SYSTEM + """{{- bos_token }}
+{%- for message in loop_messages %}
+    {%- if message["role"] == "user" %}
+        {%- if loop.last and system_message is defined %}
+            {{- "[INST] " + system_message + "\\n\\n" + message["content"] + "[/INST]" }}
+        {%- else %}
+            {{- "[INST] " + message["content"] + "[/INST]" }}
+        {%- endif %}
+    {%- else %}
+        {{- " " + message["content"]|trim + eos_token}}
+    {%- endif %}
+{%- endfor %}"""
+LLAMA2 = ("{% if messages[0]['role'] == 'system' %}{% set rest = messages[1:] %}"
+          "{% set system = messages[0]['content'] %}{% else %}{% set rest = messages %}{% set system = false %}"
+          "{% endif %}{% for message in rest %}"
+          "{% if loop.first and system %}"
+          "{% set content = '<<SYS>>\\n' + system + '\\n<</SYS>>\\n\\n' + message['content'] %}"
+          "{% else %}{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}"
+          "{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}{% else %}"
+          "{{ ' ' + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}")
+TEMPLATES = [
+    ("chatml", "", "<|im_end|>", CHATML),
+    ("chatml", "", "<|im_end|>", "{% if messages[0].role != 'system' %}{{ '<|im_start|>system\\nIt\\'s a \"default\"."
+                                 "<|im_end|>\\n' }}{% endif %}" + CHATML),
+    ("chatml", "", "<|im_end|>", "{%- if tools %}{{- '<|im_start|>system\\n' }}{%- endif %}"
+                                 "{%- if messages[0].role != 'system' %}"
+                                 "{{- '<|im_start|>system\\nBe brief.<|im_end|>\\n' }}{%- endif %}" + CHATML),
+    ("chatml", "<s>", "</s>", "{{ bos_token }}" + CHATML.replace("message['content']", "message['content'] | trim")),
+    ("llama3", "<|begin_of_text|>", "<|eot_id|>", LLAMA3),
+    ("llama3", "<|begin_of_text|>", "<|eot_id|>", LLAMA31),
+    ("zephyr", "<s>", "</s>", ZEPHYR),
+    ("mistral", "<s>", "</s>", MISTRAL_V2),
+    ("mistral", "<s>", "</s>", MISTRAL_V3),
+    ("mistral", "<s>", "</s>", LLAMA2),
+]
+CHATS = [
+    [("user", "Hello")],
+    [("system", "Be kind."), ("user", "Hello")],
+    [("user", "  padded \u3000\n"), ("assistant", "\n\nanswer\t "), ("user", "again")],
+    [("system", "  S "), ("user", "one"), ("assistant", "two"), ("user", "three"), ("assistant", "4"), ("user", "5")],
+    [("user", ""), ("assistant", ""), ("user", "<|im_end|></s>[/INST]<|eot_id|> {{ bos_token }}")],
+]
+
+
+def chats():
+    """Blocks of: format, bos and eos, the template, then for each chat its messages, 'answer' where an answer shall
+    begin, and what comes out."""
+    import jinja2.sandbox
+    env = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    with open(HERE / "chat.txt", "w", encoding="utf-8", newline="\n") as f:
+        for name, bos, eos, text in TEMPLATES:
+            f.write(f"format {name}\nbos {bos}\neos {eos}\ntemplate {escape(text)}\n")
+            template = env.from_string(text)
+            for chat in CHATS:
+                messages = [{"role": role, "content": content} for role, content in chat]
+                for answer in (False, True):
+                    for role, content in chat:
+                        f.write(f"{role} {escape(content)}\n")
+                    f.write("answer\n" * answer)
+                    f.write("= " + escape(template.render(messages=messages, bos_token=bos, eos_token=eos,
+                                                          add_generation_prompt=answer)) + "\n")
+
+
 def main():
     texts = corpus()
-    byte_level("gpt2", "gpt-2", split(GPT2), texts)
-    byte_level("llama3", "llama-bpe", split(LLAMA3), texts, ignore_merges=True)
-    byte_level("qwen2", "qwen2", split(QWEN2), texts, normalizer=normalizers.NFC())
+    byte_level("gpt2", "gpt-2", split(GPT2_SPLIT), texts)
+    byte_level("llama3", "llama-bpe", split(LLAMA3_SPLIT), texts, ignore_merges=True)
+    byte_level("qwen2", "qwen2", split(QWEN2_SPLIT), texts, normalizer=normalizers.NFC())
     byte_level("smollm", "smollm", smollm_split(), texts)
     llama(texts)
     toy(texts)
+    chats()
     if len(sys.argv) > 1:
         smollm2(sys.argv[1], texts)
 

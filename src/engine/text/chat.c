@@ -1,6 +1,9 @@
 #include "engine/text/chat.h"
 
+#include <utf8proc.h>
+
 #include "engine/text/chat_format.h"
+#include "engine/text/utf8.h"
 
 struct lls__chat {
     lls__chat_rules rules;
@@ -53,13 +56,34 @@ static lls_status add_frame(lls__prompt *p, const lls__bytes *text) {
     return add_part(p, text->data, text->size, true);
 }
 
-static bool is_space(char c) {
-    return c == ' ' || (c >= '\t' && c <= '\r');
+/* White space as Jinja's trim has it, which is Python's strip. */
+static bool is_space(const char *p, size_t size) {
+    utf8proc_int32_t c;
+    if (utf8proc_iterate((const utf8proc_uint8_t *)p, (utf8proc_ssize_t)size, &c) < 0) return false;
+    const utf8proc_property_t *property = utf8proc_get_property(c);
+    return property->category == UTF8PROC_CATEGORY_ZS || property->bidi_class == UTF8PROC_BIDI_CLASS_WS ||
+           property->bidi_class == UTF8PROC_BIDI_CLASS_B || property->bidi_class == UTF8PROC_BIDI_CLASS_S;
+}
+
+static lls__str trimmed(lls__str s) {
+    while (s.size > 0) {
+        size_t len;
+        lls__utf8_next(s.data, s.size, &len);
+        if (!is_space(s.data, len)) break;
+        s.data += len;
+        s.size -= len;
+    }
+    while (s.size > 0) {
+        size_t begin = s.size - 1; // of the last character
+        while (begin > 0 && ((uint8_t)s.data[begin] & 0xC0) == 0x80) begin--;
+        if (!is_space(s.data + begin, s.size - begin)) break;
+        s.size = begin;
+    }
+    return s;
 }
 
 static lls_status add_content(lls__prompt *p, lls__str content, bool trim) {
-    for (; trim && content.size && is_space(content.data[0]); content.data++) content.size--;
-    while (trim && content.size && is_space(content.data[content.size - 1])) content.size--;
+    if (trim) content = trimmed(content);
     return add_part(p, content.data, content.size, false);
 }
 

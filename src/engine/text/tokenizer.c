@@ -1,10 +1,10 @@
 #include "engine/text/tokenizer.h"
 
 #include <stdatomic.h>
-#include <utf8proc.h>
 
 #include "core/log.h"
 #include "engine/text/merges.h"
+#include "engine/text/nfc.h"
 #include "engine/text/pretok.h"
 #include "engine/text/specials.h"
 #include "engine/text/utf8.h"
@@ -315,12 +315,10 @@ static lls_status encode_byte_level(encoder *e, const char *text, size_t size) {
     if (!t->rule->nfc || is_ascii(text, size)) {
         return lls__pretok_split(t->pretok, e->pretok, text, size, encode_word, e);
     }
-    utf8proc_uint8_t *composed;
-    utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)size, &composed,
-                                      UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-    if (n < 0) return lls__fail(LLS_ERR_MEMORY, "tokenize: normal form C: %s", utf8proc_errmsg(n));
-    lls_status status = lls__pretok_split(t->pretok, e->pretok, (char *)composed, (size_t)n, encode_word, e);
-    free(composed);
+    lls__bytes composed;
+    LLS_TRY(lls__nfc(text, size, &composed));
+    lls_status status = lls__pretok_split(t->pretok, e->pretok, composed.data, composed.size, encode_word, e);
+    free(composed.data);
     return status;
 }
 
