@@ -283,7 +283,7 @@ LLS_API lls_status lls_attn_merge(lls_ctx *ctx, const lls_attn_merge_args *args,
 
 /* ---- gated_act ------------------------------------------------------------------------------
  * out = act(gate) * up, or act(gate) when up is NULL. gate, up, out [rows, n] of one float dtype, unit inner stride (the halves of a fused gate-up
- * projection are two views of it). out may be gate or up.
+ * projection are two views of it). out may be gate or up. act(-inf) is its limit, 0.
  * Sources: Shazeer 2020, "GLU Variants Improve Transformer"; Hendrycks and Gimpel 2016 for GELU. */
 typedef enum lls_act { LLS_ACT_SILU = 0, LLS_ACT_GELU = 1 /* erf */, LLS_ACT_GELU_TANH = 2 } lls_act;
 typedef struct lls_gated_act_args {

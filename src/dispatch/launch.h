@@ -11,6 +11,12 @@ typedef struct lls__grid {
     uint32_t shared_bytes;   /* dynamic shared memory; above 48 KB the kernel's limit is raised first */
 } lls__grid;
 
+/* Blocks along an axis for `wanted` units of work, as far as the axis goes: kernels stride over what is left. */
+enum { LLS__MAX_GRID_X = INT32_MAX, LLS__MAX_GRID_YZ = 65535 };
+static inline uint32_t lls__grid_axis(int64_t wanted, int64_t limit) {
+    return (uint32_t)(wanted < limit ? wanted : limit);
+}
+
 /* params[i] points to the i-th kernel argument. Errors name the kernel and the launch shape and do not stick. */
 lls_status lls__launch(lls_ctx *ctx, const lls__kernel *kernel, const lls__grid *shape, void **params, lls_stream stream);
 

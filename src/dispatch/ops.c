@@ -2,7 +2,8 @@
 #include "dispatch/variant.h"
 
 #define LLS_OPS(X) \
-    X(rmsnorm)
+    X(rmsnorm) \
+    X(gated_act)
 
 #define DECLARE(name) extern const lls__op lls__op_##name;
 #define ENTRY(name) &lls__op_##name,

@@ -1,7 +1,8 @@
 #include "harness/suites.h"
 
 #define TH_SUITES(X) \
-    X(rmsnorm)
+    X(rmsnorm) \
+    X(gated_act)
 
 #define DECLARE(op) extern const th_suite th_suite_##op;
 #define ENTRY(op) &th_suite_##op,
