@@ -100,7 +100,7 @@ bool lls__tensor_overlap(const lls_tensor *a, const lls_tensor *b) {
     int64_t na = lls__tensor_extent(a), nb = lls__tensor_extent(b);
     const char *pa = a->data, *pb = b->data;
     if (na == 0 || nb == 0 || pa + na <= pb || pb + nb <= pa) return false;
-    if (a->layout != LLS_STRIDED || b->layout != LLS_STRIDED) return true;
+    if (a->layout != LLS_STRIDED || b->layout != LLS_STRIDED || lls_dtype_block_elems(a->dtype) > 1 || lls_dtype_block_elems(b->dtype) > 1) return true;
     // Slices of one buffer interleave without touching. Any row step of either is a period worth trying.
     for (int32_t i = 0; i < a->ndim; i++) {
         int64_t period = a->shape[i] > 1 ? a->stride[i] * lls__elem_size(a->dtype) : 0, a0, a1, b0, b1;

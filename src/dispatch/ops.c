@@ -2,6 +2,7 @@
 #include "dispatch/variant.h"
 
 #define LLS_OPS(X) \
+    X(embed) \
     X(rmsnorm) \
     X(gated_act)
 

@@ -1,6 +1,7 @@
 #include "harness/suites.h"
 
 #define TH_SUITES(X) \
+    X(embed) \
     X(rmsnorm) \
     X(gated_act)
 
