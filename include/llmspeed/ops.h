@@ -127,7 +127,7 @@ LLS_API lls_status lls_linear_pack(lls_ctx *ctx, const lls_tensor *weights, int3
  * x, out [tokens, heads, head_dim] of one float dtype, unit inner stride; positions [tokens] i32 (any value). out may be x. A second tensor (the keys
  * beside the queries) rotates in the same call: x2, out2 [tokens, heads2, head_dim].
  * LLS_ROPE_NEOX pairs element i with i + rotary_dim/2; LLS_ROPE_GPTJ pairs 2i with 2i + 1.
- * inv_freq[i] = theta^(-2i/rotary_dim) / freq_factors[i], then scaled as `scaling` says. Angles are exact to fp32 rounding at any position.
+ * inv_freq[i] = theta^(-2i/rotary_dim) / freq_factors[i], then scaled as `scaling` says. Angles are exact to fp32 rounding at any position, negative ones included.
  * Sources: Su et al. 2021, "RoFormer"; Peng et al. 2023, "YaRN"; Meta's Llama 3.1 model code for LLS_ROPE_SCALING_LLAMA3. */
 typedef enum lls_rope_style { LLS_ROPE_NEOX = 0, LLS_ROPE_GPTJ = 1 } lls_rope_style;
 typedef enum lls_rope_scaling_type {
@@ -144,7 +144,7 @@ typedef struct lls_rope_scaling {
     int32_t original_context;    /* llama3, yarn: the context the model was trained with */
     float beta_fast;             /* yarn; 0: 32 */
     float beta_slow;             /* yarn; 0: 1 */
-    float attention_factor;      /* yarn: scales cos and sin; 0: 0.1 ln(factor) + 1 */
+    float attention_factor;      /* yarn: scales cos and sin; 0: 0.1 ln(factor) + 1, or 1 for factors below 1 */
 } lls_rope_scaling;
 #define LLS_ROPE_MAX_PAIRS 128
 typedef struct lls_rope_args {

@@ -4,6 +4,7 @@
 #define LLS_OPS(X) \
     X(embed) \
     X(rmsnorm) \
+    X(rope) \
     X(gated_act)
 
 #define DECLARE(name) extern const lls__op lls__op_##name;

@@ -3,6 +3,7 @@
 #define TH_SUITES(X) \
     X(embed) \
     X(rmsnorm) \
+    X(rope) \
     X(gated_act)
 
 #define DECLARE(op) extern const th_suite th_suite_##op;
