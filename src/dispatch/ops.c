@@ -5,6 +5,7 @@
     X(embed) \
     X(rmsnorm) \
     X(rope) \
+    X(attn_decode) \
     X(gated_act)
 
 #define DECLARE(name) extern const lls__op lls__op_##name;

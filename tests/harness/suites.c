@@ -4,6 +4,7 @@
     X(embed) \
     X(rmsnorm) \
     X(rope) \
+    X(attn_decode) \
     X(gated_act)
 
 #define DECLARE(op) extern const th_suite th_suite_##op;
