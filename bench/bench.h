@@ -1,0 +1,95 @@
+/* Op benchmarks. A suite (src/ops/<op>/<op>_bench.c) names cases; a case is one function that makes tensors and arguments.
+ *
+ * The runner calls that function several times: once on the CPU for the fp64 oracle, then on the device under test as often as it takes for the tensors of
+ * all copies to exceed the cache ("rotation"), so that weights come from memory as they do in a model. Every implementation is checked against the oracle
+ * before it is timed; one that fails its check gets no time.
+ *
+ * Element values depend on the tensor's order in the case and the element's coordinates alone, so a smaller tensor holds the leading part of a larger one.
+ * The oracle is slow: for its run, bench_cut shortens an axis, and the outputs are compared over the part that both have. */
+#ifndef BENCH_BENCH_H
+#define BENCH_BENCH_H
+
+#include "llmspeed/llmspeed.h"
+
+typedef struct bench bench;
+typedef void (*bench_make)(bench *b, const void *params);
+
+typedef struct bench_suite {
+    const char *op;
+    /* Calls the op with its argument struct, the variant put into it. BENCH_CALL(op) makes one. */
+    lls_status (*call)(lls_ctx *ctx, void *args, const char *variant, lls_stream stream);
+    void (*cases)(bench *b); /* calls bench_case for each */
+} bench_suite;
+
+#define BENCH_CALL(op)                                                                           \
+    static lls_status call(lls_ctx *ctx, void *args, const char *variant, lls_stream stream) { \
+        lls_##op##_args *a = args;                                                               \
+        a->variant = variant;                                                                    \
+        return lls_##op(ctx, a, stream);                                                         \
+    }
+
+/* ---- For suites ------------------------------------------------------------------------------ */
+
+/* One more case. The name says model and phase: "Llama-3-8B down, decode". */
+void bench_case(bench *b, const char *name, lls_dtype dtype, bench_make make, const void *params);
+
+/* ---- For case functions; tensors are contiguous and live as long as the case -------------------- */
+
+/* Normal numbers of standard deviation `scale`; for block dtypes random codes with scales near it. */
+const lls_tensor *bench_normal(bench *b, lls_dtype dtype, int32_t ndim, const int64_t *shape, double scale);
+/* i32 or i64: element i (row-major) is fn(i, user). */
+const lls_tensor *bench_integers(bench *b, lls_dtype dtype, int32_t ndim, const int64_t *shape, int64_t (*fn)(int64_t i, const void *user), const void *user);
+/* An f32 tensor with one value everywhere. */
+const lls_tensor *bench_constant(bench *b, int32_t ndim, const int64_t *shape, double value);
+/* Compared with the oracle: |got - want| <= tol * (|want| + rms(want)). */
+const lls_tensor *bench_output(bench *b, lls_dtype dtype, int32_t ndim, const int64_t *shape, double tol);
+/* What a CPU model holds in place of a block weight: the same values in the order that the vector units like. The weight itself on CUDA and for the oracle. */
+const lls_tensor *bench_packed(bench *b, const lls_tensor *weight);
+/* n, or for the oracle's run at most `limit`. */
+int64_t bench_cut(const bench *b, int64_t n, int64_t limit);
+/* A size for the result file. */
+void bench_param(bench *b, const char *name, int64_t value);
+/* Bytes that must move at least (each input read once, each output written once) and operations (a multiply-add is two). */
+void bench_cost(bench *b, double bytes, double flops);
+/* The argument struct, copied. */
+void bench_args(bench *b, const void *args, size_t bytes);
+
+/* f32 1e-5, f16 2e-3, bf16 1e-2. */
+double bench_tol(lls_dtype dtype);
+/* Bytes of a contiguous tensor. */
+double bench_bytes(lls_dtype dtype, int64_t elements);
+
+/* ---- For the command ------------------------------------------------------------------------- */
+
+enum { BENCH_MAX_PARAMS = 12 };
+typedef struct bench_row {
+    const char *op, *name, *dtype, *variant;
+    const char *param_names[BENCH_MAX_PARAMS];
+    int64_t param_values[BENCH_MAX_PARAMS];
+    int32_t num_params;
+    double bytes, flops;
+    double median, p95, best;  /* seconds; 0 when there is no time */
+    double error;              /* worst error against the oracle, in units of the tolerance */
+    bool chosen;               /* what a call that pins nothing takes */
+    bool failed;               /* wrong, or an error other than a refusal */
+    const char *why;           /* refusal or failure; NULL with a time */
+} bench_row;
+
+typedef struct bench_options {
+    lls_device device;
+    int32_t threads;       /* CPU */
+    const char *op;        /* NULL: all */
+    const char *variant;   /* NULL: all but the oracle */
+    const char *match;     /* text within the case's name; NULL: all */
+    double seconds;        /* a row's time budget */
+    void (*on_row)(const bench_row *row, void *user);
+    void *user;
+} bench_options;
+
+/* Runs what the options select. LLS_ERR_ARGUMENT when they select nothing. */
+lls_status bench_run(const bench_options *options);
+
+extern const bench_suite *const bench_suites[];
+extern const int32_t bench_num_suites;
+
+#endif

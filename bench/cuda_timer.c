@@ -1,0 +1,100 @@
+/* What the bench needs of the CUDA runtime: a graph of calls, events around its replays, a copy to stream memory. */
+#include <cuda_runtime_api.h>
+
+#include "bandwidth.h"
+#include "core/error.h"
+#include "timer.h"
+
+static lls_status check(cudaError_t error, const char *what) {
+    if (error == cudaSuccess) return LLS_OK;
+    cudaGetLastError(); // clear it: the next call must not inherit this failure
+    return lls__fail(error == cudaErrorMemoryAllocation ? LLS_ERR_MEMORY : LLS_ERR_CUDA, "bench: %s: %s (%s)", what,
+                     cudaGetErrorName(error), cudaGetErrorString(error));
+}
+
+typedef struct stopwatch {
+    cudaStream_t stream;
+    cudaEvent_t start, stop;
+} stopwatch;
+
+static lls_status open_stopwatch(int32_t device, stopwatch *w) {
+    LLS_TRY(check(cudaSetDevice(device), "device"));
+    LLS_TRY(check(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking), "stream"));
+    LLS_TRY(check(cudaEventCreate(&w->start), "event"));
+    return check(cudaEventCreate(&w->stop), "event");
+}
+
+static void close_stopwatch(stopwatch *w) {
+    if (w->start) cudaEventDestroy(w->start);
+    if (w->stop) cudaEventDestroy(w->stop);
+    if (w->stream) cudaStreamDestroy(w->stream);
+}
+
+static lls_status read_stopwatch(stopwatch *w, double *seconds) {
+    float ms;
+    LLS_TRY(check(cudaEventSynchronize(w->stop), "replay"));
+    LLS_TRY(check(cudaEventElapsedTime(&ms, w->start, w->stop), "elapsed time"));
+    *seconds = 1e-3 * (double)ms;
+    return LLS_OK;
+}
+
+static lls_status capture(stopwatch *w, int32_t calls, int32_t rotation, bench_launch launch, void *user,
+                          cudaGraphExec_t *out) {
+    cudaGraph_t graph = NULL;
+    LLS_TRY(check(cudaStreamBeginCapture(w->stream, cudaStreamCaptureModeThreadLocal), "begin capture"));
+    lls_status status = LLS_OK;
+    for (int32_t i = 0; i < calls && !status; i++) status = launch(i % rotation, w->stream, user);
+    lls_status ended = check(cudaStreamEndCapture(w->stream, &graph), "end capture");
+    if (!status) status = ended;
+    if (!status) status = check(cudaGraphInstantiate(out, graph, 0), "instantiate");
+    if (graph) cudaGraphDestroy(graph);
+    return status;
+}
+
+static lls_status replay(stopwatch *w, cudaGraphExec_t graph, double *seconds) {
+    LLS_TRY(check(cudaEventRecord(w->start, w->stream), "event"));
+    LLS_TRY(check(cudaGraphLaunch(graph, w->stream), "launch"));
+    LLS_TRY(check(cudaEventRecord(w->stop, w->stream), "event"));
+    return read_stopwatch(w, seconds);
+}
+
+lls_status bench_time_cuda(int32_t device, int32_t rotation, double budget, bench_launch launch, void *user,
+                           bench_samples *out) {
+    enum { MIN_CALLS = 16 };
+    stopwatch w = {0};
+    cudaGraphExec_t graph = NULL;
+    int32_t rounds = (MIN_CALLS + rotation - 1) / rotation, calls = rounds * rotation;
+    lls_status status = open_stopwatch(device, &w);
+    if (!status) status = capture(&w, calls, rotation, launch, user, &graph);
+    double seconds, begin = bench_now();
+    for (int i = 0; i < 2 && !status; i++) status = replay(&w, graph, &seconds); // clocks rise, pages arrive
+    while (!status && out->count < BENCH_MAX_SAMPLES && (out->count < 3 || bench_now() - begin < budget)) {
+        status = replay(&w, graph, &seconds);
+        if (!status) out->seconds[out->count++] = seconds / calls;
+    }
+    if (graph) cudaGraphExecDestroy(graph);
+    close_stopwatch(&w);
+    return status;
+}
+
+double bench_cuda_bandwidth(int32_t index) {
+    const size_t bytes = (size_t)1 << 30;
+    stopwatch w = {0};
+    char *memory = NULL;
+    double seconds, best = 0;
+    lls_status status = open_stopwatch(index, &w);
+    if (!status) status = check(cudaMalloc((void **)&memory, 2 * bytes), "memory");
+    if (!status) status = check(cudaMemsetAsync(memory, 0, 2 * bytes, w.stream), "memset");
+    for (int pass = 0; pass < 8 && !status; pass++) {
+        status = check(cudaEventRecord(w.start, w.stream), "event");
+        if (!status) {
+            status = check(cudaMemcpyAsync(memory + bytes, memory, bytes, cudaMemcpyDeviceToDevice, w.stream), "copy");
+        }
+        if (!status) status = check(cudaEventRecord(w.stop, w.stream), "event");
+        if (!status) status = read_stopwatch(&w, &seconds);
+        if (!status && 2.0 * (double)bytes / seconds > best) best = 2.0 * (double)bytes / seconds;
+    }
+    cudaFree(memory);
+    close_stopwatch(&w);
+    return best;
+}
