@@ -250,6 +250,33 @@ static void test_longest_special_token_wins(void **state) {
     lls__tokenizer_destroy(t);
 }
 
+/* Found by fuzzing: a token spelled as half a character cut the character apart. */
+static void test_special_token_that_is_no_text(void **state) {
+    (void)state;
+    const lls__str text[] = {STR("\xA9"), STR("\xC3\x83"), STR("\xC2\xA9")}; // the last two: bytes C3 and A9
+    const int32_t type[] = {LLS__TOKEN_USER_DEFINED, LLS__TOKEN_NORMAL, LLS__TOKEN_NORMAL};
+    lls__vocab v = {.model = "gpt2", .pre = "gpt-2", .num_tokens = 3, .text = text, .type = type,
+                    .bos = -1, .eos = -1, .eot = -1, .unk = -1};
+    lls__tokenizer *t;
+    assert_status(lls__tokenizer_create(&v, &t), LLS_OK);
+    CHECK_IDS(t, "\xC3\xA9", true, 1, 2);
+    lls__tokenizer_destroy(t);
+}
+
+static void test_empty_text_has_no_tokens(void **state) {
+    (void)state;
+    const lls__text_part parts[] = {{NULL, 0, true}, {NULL, 0, false}};
+    for (size_t f = 0; f < NUM_FAMILIES; f++) {
+        lls__tokenizer *t = load_tokenizer(families[f]);
+        lls__ids ids = {0};
+        for (size_t n = 0; n <= 2; n++) {
+            assert_status(lls__tokenize_parts(t, parts, n, true, &ids), LLS_OK);
+            assert_int_equal(ids.size, 0);
+        }
+        lls__tokenizer_destroy(t);
+    }
+}
+
 static void test_bos_and_eos(void **state) {
     (void)state;
     const lls__str text[] = {STR("<s>"), STR("</s>"), STR("a")};
@@ -473,6 +500,8 @@ int main(void) {
         cmocka_unit_test(test_T01_untrusted_parts_yield_no_control_tokens),
         cmocka_unit_test(test_T01_parts_are_read_as_one_text),
         cmocka_unit_test(test_longest_special_token_wins),
+        cmocka_unit_test(test_special_token_that_is_no_text),
+        cmocka_unit_test(test_empty_text_has_no_tokens),
         cmocka_unit_test(test_bos_and_eos),
         cmocka_unit_test(test_T03_byte_fallback),
         cmocka_unit_test(test_T03_invalid_text_is_refused),

@@ -1,7 +1,14 @@
 #include "engine/text/specials.h"
 
-static bool is_special(uint8_t type) {
-    return type == LLS__TOKEN_CONTROL || type == LLS__TOKEN_UNKNOWN || type == LLS__TOKEN_USER_DEFINED;
+#include "engine/text/utf8.h"
+
+/* Whether text is searched for this token. Valid UTF-8 is found on borders of characters only; a spelling that is not
+ * (a file may hold anything) would cut characters apart. */
+static bool is_special(const lls__tokens *tokens, int32_t id) {
+    uint8_t type = tokens->type[id];
+    if (type != LLS__TOKEN_CONTROL && type != LLS__TOKEN_UNKNOWN && type != LLS__TOKEN_USER_DEFINED) return false;
+    lls__str token = lls__tokens_at(tokens, id);
+    return token.size > 0 && lls__utf8_valid_prefix(token.data, token.size) == token.size;
 }
 
 /* Bytes, then length, then id. */
@@ -17,17 +24,17 @@ static int compare(const void *a, const void *b, void *tokens) {
 lls_status lls__specials_init(lls__specials *specials, const lls__tokens *tokens) {
     lls__specials s = {.tokens = tokens};
     for (int32_t id = 0; id < tokens->count; id++) {
-        if (is_special(tokens->type[id]) && lls__tokens_at(tokens, id).size > 0) s.count++;
+        s.count += is_special(tokens, id);
     }
     s.id = malloc(((size_t)s.count + 1) * sizeof *s.id);
     if (!s.id) return lls__fail(LLS_ERR_MEMORY, "vocabulary: out of memory for %d special tokens", s.count);
     int32_t n = 0;
     for (int32_t id = 0; id < tokens->count; id++) {
-        lls__str token = lls__tokens_at(tokens, id);
-        if (!is_special(tokens->type[id]) || token.size == 0) continue;
+        if (!is_special(tokens, id)) continue;
         s.id[n++] = id;
-        s.starts[1][(uint8_t)token.data[0]] = true;
-        if (tokens->type[id] == LLS__TOKEN_USER_DEFINED) s.any_user = s.starts[0][(uint8_t)token.data[0]] = true;
+        uint8_t first = (uint8_t)lls__tokens_at(tokens, id).data[0];
+        s.starts[1][first] = true;
+        if (tokens->type[id] == LLS__TOKEN_USER_DEFINED) s.any_user = s.starts[0][first] = true;
     }
     qsort_r(s.id, (size_t)n, sizeof *s.id, compare, (void *)tokens);
     *specials = s;

@@ -398,6 +398,7 @@ lls_status lls__tokenize_parts(const lls__tokenizer *t, const lls__text_part *pa
         text = joined.data;
         size = joined.size;
     }
+    if (size == 0) text = ""; // not NULL, to which nothing may be added
     encoder e = {.t = t, .out = ids};
     size_t before = ids->size;
     if (status == LLS_OK) status = run(&e, text, size, parts, num_parts, add_special);
