@@ -196,7 +196,7 @@ class GGUFWriter:
 
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 # Merges in order; _ stands for the space. Each result is a token.
-MERGES = "_ t|h e|_t he|i n|a n|_ a|o n|r e|e r|_an d|i t|in g|_ s|o r|e s|_t o|_ o|_o f|l l|h i".split("|")
+MERGES = "_ t|h e|_t he|i n|a n|_ a|o n|r e|e r|_a n|i t|in g|_ s|o r|e s|_t o|_ o|_o f|l l|h i".split("|")
 MERGES = [tuple(merge.split(" ")) for merge in MERGES]
 
 
