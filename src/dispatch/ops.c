@@ -4,6 +4,7 @@
 #define LLS_OPS(X) \
     X(embed) \
     X(rmsnorm) \
+    X(gemm) \
     X(rope) \
     X(attn_decode) \
     X(gated_act)

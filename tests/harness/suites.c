@@ -3,6 +3,7 @@
 #define TH_SUITES(X) \
     X(embed) \
     X(rmsnorm) \
+    X(gemm) \
     X(rope) \
     X(attn_decode) \
     X(gated_act)
