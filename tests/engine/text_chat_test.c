@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "engine/text/chat.h"
-#include "text_fixture.h"
+#include "engine/text_fixture.h"
 
 /* ---- Against Jinja ---------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 
 #include "engine/text/detok.h"
 #include "engine/text/utf8.h"
-#include "text_fixture.h"
+#include "engine/text_fixture.h"
 
 /* Ids 0 to 255 are the bytes, so that any sequence can be fed; then a control and an added token. */
 enum { CONTROL = 256, ADDED = 257, SPACE_A = 258, NUM_TOKENS = 259 };

@@ -1,4 +1,4 @@
-#include "text_fixture.h"
+#include "engine/text_fixture.h"
 
 #include <stdio.h>
 

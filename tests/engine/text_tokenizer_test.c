@@ -5,7 +5,7 @@
 
 #include "core/log.h"
 #include "engine/text/detok.h"
-#include "text_fixture.h"
+#include "engine/text_fixture.h"
 
 /* ---- Recorded ids ---------------------------------------------------------------------------- */
 
