@@ -45,8 +45,12 @@ const lls_tensor *bench_constant(bench *b, int32_t ndim, const int64_t *shape, d
 const lls_tensor *bench_output(bench *b, lls_dtype dtype, int32_t ndim, const int64_t *shape, double tol);
 /* What a CPU model holds in place of a block weight: the same values in the order that the vector units like. The weight itself on CUDA and for the oracle. */
 const lls_tensor *bench_packed(bench *b, const lls_tensor *weight);
+/* A view of a matrix with its axes exchanged. */
+const lls_tensor *bench_transposed(bench *b, const lls_tensor *matrix);
 /* n, or for the oracle's run at most `limit`. */
 int64_t bench_cut(const bench *b, int64_t n, int64_t limit);
+/* For cases that only a GPU finishes in time. */
+bool bench_is_cuda(const bench *b);
 /* A size for the result file. */
 void bench_param(bench *b, const char *name, int64_t value);
 /* Bytes that must move at least (each input read once, each output written once) and operations (a multiply-add is two). */

@@ -1,12 +1,9 @@
 #include "state.h"
 
 const lls_tensor *bench_packed(bench *b, const lls_tensor *weight) {
-    if (b->status || b->set->num_tensors == BENCH_MAX_TENSORS - 1) return weight;
-    // A slot either way: what is made after it must be the same for the oracle.
-    lls_tensor *packed = &b->set->tensors[b->set->num_tensors];
-    b->set->tol[b->set->num_tensors++] = -1;
-    *packed = *weight;
-    if (b->oracle || lls_ctx_device(b->ctx).type != LLS_CPU) return packed;
+    // A tensor of its own either way: the values of what is made after it depend on the count.
+    lls_tensor *packed = bench_add_view(b, weight);
+    if (b->status || b->oracle || bench_is_cuda(b)) return packed;
     size_t bytes;
     void *buffer;
     b->status = lls_linear_packed_bytes(b->ctx, weight, 1, &bytes);

@@ -32,4 +32,7 @@ struct bench {
     bench_row row;
 };
 
+/* A tensor of the set that shares another one's memory. */
+lls_tensor *bench_add_view(bench *b, const lls_tensor *of);
+
 #endif

@@ -93,16 +93,26 @@ static void fill_blocks(const lls_tensor *t, int32_t order, double scale) {
     }
 }
 
+// The next slot of the set; the last one is used again and again by a case that has too many.
+static lls_tensor *next_slot(bench *b, double tol) {
+    bench_set *set = b->set;
+    lls_tensor *t = &set->tensors[set->num_tensors];
+    set->tol[set->num_tensors] = tol;
+    if (set->num_tensors < BENCH_MAX_TENSORS - 1) set->num_tensors++;
+    else if (!b->status) b->status = lls__fail(LLS_ERR_INTERNAL, "bench: a case has more than %d tensors", BENCH_MAX_TENSORS - 1);
+    return t;
+}
+
 static lls_tensor *add(bench *b, lls_dtype dtype, int32_t ndim, const int64_t *shape, double tol) {
-    lls_tensor *t = &b->set->tensors[b->set->num_tensors];
+    lls_tensor *t = next_slot(b, tol);
     *t = lls_tensor_make(NULL, dtype, lls_ctx_device(b->ctx), ndim, shape);
-    b->set->tol[b->set->num_tensors] = tol;
-    if (b->set->num_tensors == BENCH_MAX_TENSORS - 1) {
-        if (!b->status) b->status = lls__fail(LLS_ERR_INTERNAL, "bench: a case has more than %d tensors", BENCH_MAX_TENSORS);
-        return t;
-    }
-    b->set->num_tensors++;
     if (!b->status) b->status = bench_arena_take(b->arena, (size_t)bench_bytes(dtype, lls_tensor_numel(t)), &t->data);
+    return t;
+}
+
+lls_tensor *bench_add_view(bench *b, const lls_tensor *of) {
+    lls_tensor *t = next_slot(b, -1);
+    *t = *of;
     return t;
 }
 
@@ -177,6 +187,17 @@ const lls_tensor *bench_output(bench *b, lls_dtype dtype, int32_t ndim, const in
     lls_tensor *t = add(b, dtype, ndim, shape, tol);
     fill(b, t, fill_nan, NULL); // an element that nobody writes must not pass the check
     return t;
+}
+
+const lls_tensor *bench_transposed(bench *b, const lls_tensor *matrix) {
+    lls_tensor *t = bench_add_view(b, matrix);
+    t->shape[0] = matrix->shape[1], t->shape[1] = matrix->shape[0];
+    t->stride[0] = matrix->stride[1], t->stride[1] = matrix->stride[0];
+    return t;
+}
+
+bool bench_is_cuda(const bench *b) {
+    return b->options->device.type == LLS_CUDA;
 }
 
 int64_t bench_cut(const bench *b, int64_t n, int64_t limit) {

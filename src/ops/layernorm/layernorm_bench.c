@@ -1,0 +1,39 @@
+/* layernorm at the hidden sizes of the bench models. */
+#include "bench/bench.h"
+#include "bench/shapes.h"
+
+BENCH_CALL(layernorm)
+
+typedef struct params {
+    int64_t rows, hidden;
+    lls_dtype dtype;
+} params;
+
+static void make(bench *b, const void *param) {
+    const params *p = param;
+    int64_t shape[] = {p->rows, p->hidden};
+    lls_layernorm_args args = LLS_LAYERNORM_ARGS_INIT;
+    args.x = bench_normal(b, p->dtype, 2, shape, 1);
+    args.weight = bench_normal(b, LLS_F32, 1, &p->hidden, 1);
+    args.bias = bench_normal(b, LLS_F32, 1, &p->hidden, 1);
+    args.out = bench_output(b, p->dtype, 2, shape, bench_tol(p->dtype));
+    args.eps = 1e-5f;
+    bench_args(b, &args, sizeof args);
+    bench_param(b, "rows", p->rows);
+    bench_param(b, "hidden", p->hidden);
+    bench_cost(b, 2 * bench_bytes(p->dtype, p->rows * p->hidden) + 2 * bench_bytes(LLS_F32, p->hidden),
+               8.0 * (double)(p->rows * p->hidden));
+}
+
+static void cases(bench *b) {
+    for (int m = 0; m < BENCH_NUM_MODELS; m++) {
+        for (int t = 0; t < BENCH_NUM_TOKENS; t++) {
+            params p = {bench_tokens[t], bench_models[m].hidden, LLS_F32};
+            bench_case(b, bench_models[m].name, p.dtype, make, &p);
+            p.dtype = LLS_BF16;
+            bench_case(b, bench_models[m].name, p.dtype, make, &p);
+        }
+    }
+}
+
+const bench_suite bench_suite_layernorm = {"layernorm", call, cases};
