@@ -173,7 +173,7 @@ LLS_API lls_status lls_rope_frequencies(const lls_rope_args *args, double *inv_f
  * k [tokens, num_kv_heads, head_dim], v [tokens, num_kv_heads, head_dim_v]; k_cache [num_pages, page_size, num_kv_heads, head_dim], v_cache likewise; float dtypes,
  * k and v of one dtype, the caches of one dtype (converted, rounding to nearest even); unit inner strides, others free. slots [tokens] i64.
  * A negative slot is skipped. A slot at or past num_pages * page_size: CPU LLS_ERR_ARGUMENT with nothing written; CUDA skips it.
- * Two tokens with one slot: either may win. */
+ * Two tokens with one slot: either may win, each element for itself. */
 typedef struct lls_kv_write_args {
     size_t struct_size;
     const lls_tensor *k;

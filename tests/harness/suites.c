@@ -5,6 +5,7 @@
     X(rmsnorm) \
     X(gemm) \
     X(rope) \
+    X(kv_write) \
     X(attn_decode) \
     X(gated_act)
 
