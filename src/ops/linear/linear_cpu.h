@@ -63,6 +63,9 @@ static inline const lls__tile_math *lls__tile_math_find(const lls__tile_math *co
 lls_status LLS_CPU(lls__linear_packed)(lls_ctx *ctx, const lls_linear_args *args);
 lls_status LLS_CPU(lls__linear_rows)(lls_ctx *ctx, const lls_linear_args *args);
 
+/* Kernels prefetch the weights this far ahead, past the page in which the hardware prefetcher stops. Reading past the end this way is harmless. */
+enum { PREFETCH = 4096, LINE = 64 };
+
 /* Weight codes, 4 a lane: register c of 8 holds weights 4c .. 4c+3 of a group of 32 for rows [lane, lane + LLS_VF) of a tile. */
 LLS_INLINE void lls__load_codes(const lls_dtype dtype, const uint8_t *codes, const uint8_t *high, int lane, vi out[8]) {
     const int bits = lls__tile_code_bits(dtype);

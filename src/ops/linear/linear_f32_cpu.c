@@ -19,8 +19,6 @@ static void prepare(const lls_linear_args *args, int64_t m, int width, uint8_t *
 
 /* ---- Tiles ---- */
 
-enum { PREFETCH = 4096 /* bytes ahead: past the page in which the hardware prefetcher stops */ };
-
 /* acc[t] += w * x[t] */
 LLS_INLINE void multiply(const int tokens, vf w, const float *x, vf *acc) {
 #pragma GCC unroll 16
@@ -31,9 +29,7 @@ LLS_INLINE void group_f32(const lls_dtype dtype, const int tokens, const uint8_t
     const uint8_t *codes = tile + g * lls__tile_code_bytes(dtype), *high = tile + planes->high + g * lls__tile_high_bytes(dtype);
     vi code[8];
     lls__load_codes(dtype, codes, high, lane, code);
-    if (tokens <= 2) {
-        for (int i = 0; i < lls__tile_code_bytes(dtype); i += 64) __builtin_prefetch(codes + PREFETCH + i);
-    }
+    for (int i = 0; i < lls__tile_code_bytes(dtype); i += LINE) __builtin_prefetch(codes + PREFETCH + i);
     lls__group_scale s = lls__load_scale(dtype, tile + planes->scales, g, lane);
     for (int c = 0; c < 8; c++) {
         const vf scale = dtype == LLS_Q6_K && c >= 4 ? s.scale[1] : s.scale[0];
@@ -66,7 +62,7 @@ LLS_INLINE void tile_f32(const lls_dtype dtype, const int tiles, const int token
 #pragma GCC unroll 2
                 for (int n = 0; n < tiles; n++) {
                     const uint8_t *tile = base + n * tile_bytes;
-                    if (tokens <= 2) __builtin_prefetch(tile + i * LLS__TILE_ROWS * (dtype == LLS_F32 ? 4 : 2) + PREFETCH);
+                    __builtin_prefetch(tile + i * LLS__TILE_ROWS * (dtype == LLS_F32 ? 4 : 2) + PREFETCH);
                     multiply(tokens, vf_load(dtype, tile, i * LLS__TILE_ROWS + lane), x + i * tokens, acc[n]);
                 }
             }

@@ -71,22 +71,28 @@ LLS_INLINE float quantise_group(lls_dtype dtype, const void *x, int64_t i, int8_
     return max > 0x1p-110f ? max / 127.0f : 0.0f;
 }
 
+static inline void put_i32(void *p, int32_t value) {
+    memcpy(p, &value, sizeof value);
+}
+
 LLS_INLINE void prepare_tokens(const lls_dtype weight, const lls_linear_args *args, int64_t m, int width, uint8_t *act) {
     const lls_tensor *x = args->x;
-    const int zero = lls__block_zero(weight), offsets = offsets_per_group(weight);
-    for (int64_t g = 0; g < x->shape[1] / LLS__GROUP; g++) {
-        uint8_t *group = act + g * group_bytes(weight) * width;
-        float *scale = (float *)(group + LLS__GROUP * width), *offset = scale + width;
-        for (int t = 0; t < width; t++) {
+    const int zero = lls__block_zero(weight);
+    const int64_t groups = x->shape[1] / LLS__GROUP;
+    for (int t = 0; t < width; t++) { // along a row of x, so that it streams; the token tile stays in L1
+        for (int64_t g = 0; g < groups; g++) {
+            uint8_t *group = act + g * group_bytes(weight) * width;
+            float *scale = (float *)(group + LLS__GROUP * width) + t, *offset = scale + width;
             int32_t sum[2];
-            int64_t row = (m + t) * x->stride[0];
-            scale[t] = quantise_group(x->dtype, x->data, row + g * LLS__GROUP, (int8_t *)group + t * LLS__GROUP, sum);
+            *scale = quantise_group(x->dtype, x->data, (m + t) * x->stride[0] + g * LLS__GROUP, (int8_t *)group + t * LLS__GROUP, sum);
             if (lls__tile_has_min(weight)) {
-                offset[t] = scale[t] * (float)(sum[0] + sum[1]);
-                continue;
+                *offset = *scale * (float)(sum[0] + sum[1]);
+            } else if (offsets_per_group(weight) == 2) {
+                put_i32(offset, -zero * sum[0]);
+                put_i32(offset + width, -zero * sum[1]);
+            } else {
+                put_i32(offset, -zero * (sum[0] + sum[1]));
             }
-            int32_t start[2] = {-zero * (offsets == 2 ? sum[0] : sum[0] + sum[1]), -zero * sum[1]};
-            for (int o = 0; o < offsets; o++) memcpy(&offset[o * width + t], &start[o], 4);
         }
     }
 }
@@ -113,48 +119,54 @@ LLS_INLINE void dot(const int bits, const int count, const int tokens, const vi 
         }
     }
 }
-#elif defined(__AVX2__)
-/* vpmaddubsw adds pairs in 16 bits with saturation: 4-bit codes leave room for 8 such sums (8 * 2 * 15 * 127 < 2^15), 5-bit ones for 4, 6-bit ones for 2.
- * 8-bit codes need the signed form |w| * (x with w's sign), at most 2 * 128 * 127 < 2^15; it takes the zero point off itself, so start is not used. */
+#else
+/* Without vpdpbusd, products of bytes meet in 16 bits first: two to a lane, as many registers c as fit. 4-bit codes leave room for 8 such sums
+ * (8 * 2 * 15 * 127 < 2^15), 5-bit ones for 4, 6-bit ones for 2. 8-bit codes are taken as signed numbers, code - 128: one sum is at most
+ * 2 * 128 * 127 < 2^15. Their zero point is then off already, and start is not used. */
+typedef int16_t vs __attribute__((vector_size(LLS_VF * 4)));
+
+#if defined(__AVX2__)
+LLS_INLINE vs sum_pairs(const int bits, vi code, vi x) { // vpmaddubsw takes unsigned times signed: |w| * (x with w's sign)
+    __m256i w = (__m256i)code, v = (__m256i)x;
+    if (bits == 8) {
+        w = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
+        v = _mm256_sign_epi8(v, w);
+        w = _mm256_abs_epi8(w);
+    }
+    return (vs)_mm256_maddubs_epi16(w, v);
+}
+
+LLS_INLINE vi sum_halves(vs v) {
+    return (vi)_mm256_madd_epi16((__m256i)v, _mm256_set1_epi16(1));
+}
+#else
+LLS_INLINE vs sum_pairs(const int bits, vi code, vi x) {
+    vs w = (vs)(bits == 8 ? code ^ (int32_t)0x80808080 : code), v = (vs)x;
+    return (w << 8 >> 8) * (v << 8 >> 8) + (w >> 8) * (v >> 8); // even bytes and odd bytes, sign-extended
+}
+
+LLS_INLINE vi sum_halves(vs v) {
+    return ((vi)v << 16 >> 16) + ((vi)v >> 16);
+}
+#endif
+
 LLS_INLINE void dot(const int bits, const int count, const int tokens, const vi *code, const int8_t *x, const vi *start, vi *a) {
     const int run = bits == 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
-    const __m256i ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 4
     for (int t = 0; t < tokens; t++) {
         a[t] = bits == 8 ? vi_set1(0) : start[t];
 #pragma GCC unroll 8
         for (int c = 0; c < count; c += run) {
-            __m256i sum = _mm256_setzero_si256();
+            vs sum = {0};
 #pragma GCC unroll 8
-            for (int i = 0; i < run; i++) {
-                __m256i w = (__m256i)code[c + i], v = (__m256i)broadcast4(x + t * LLS__GROUP + 4 * (c + i));
-                if (bits == 8) {
-                    w = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
-                    v = _mm256_sign_epi8(v, w);
-                    w = _mm256_abs_epi8(w);
-                }
-                sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, v));
-            }
-            a[t] += (vi)_mm256_madd_epi16(sum, ones);
-        }
-    }
-}
-#else
-LLS_INLINE void dot(const int bits, const int count, const int tokens, const vi *code, const int8_t *x, const vi *start, vi *a) {
-    (void)bits;
-    for (int t = 0; t < tokens; t++) {
-        a[t] = start[t];
-        for (int c = 0; c < count; c++) {
-            const int8_t *v = x + t * LLS__GROUP + 4 * c;
-            for (int j = 0; j < 4; j++) a[t] += (code[c] >> 8 * j & 255) * v[j];
+            for (int i = c; i < c + run; i++) sum += sum_pairs(bits, code[i], broadcast4(x + t * LLS__GROUP + 4 * i));
+            a[t] += sum_halves(sum);
         }
     }
 }
 #endif
 
 /* ---- Tiles ---- */
-
-enum { PREFETCH = 4096 /* bytes ahead: past the page in which the hardware prefetcher stops */, LINE = 64 };
 
 LLS_INLINE void prefetch_group(const lls_dtype dtype, const uint8_t *codes, const uint8_t *high, const uint8_t *scales) {
     const int code_bytes = lls__tile_code_bytes(dtype), high_bytes = lls__tile_high_bytes(dtype);
@@ -180,7 +192,7 @@ LLS_INLINE void tile_i8(const lls_dtype dtype, const int tiles, const int tokens
             for (int i = 0; i < tiles; i++) {
                 const uint8_t *codes = base + i * tile_bytes + g * code_bytes, *high = base + i * tile_bytes + planes.high + g * high_bytes;
                 const uint8_t *scales = base + i * tile_bytes + planes.scales;
-                if (tokens <= 2) prefetch_group(dtype, codes, high, scales + g * scale_bytes);
+                prefetch_group(dtype, codes, high, scales + g * scale_bytes);
                 vi code[8];
                 lls__load_codes(dtype, codes, high, lane, code);
                 const lls__group_scale s = lls__load_scale(dtype, scales, g, lane);
