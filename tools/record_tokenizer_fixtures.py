@@ -29,6 +29,12 @@ GPT2_SPLIT = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(
 LLAMA3_SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
                 r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2_SPLIT = LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
+TEKKEN_SPLIT = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+                r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+                r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+GPT4O_SPLIT = (TEKKEN_SPLIT.replace(r"\p{M}]+|", r"\p{M}]+" + CONTRACTION + "|", 1)
+               .replace(r"\p{M}]*|", r"\p{M}]*" + CONTRACTION + "|", 1).replace(r"|\p{N}|", r"|\p{N}{1,3}|"))
 
 
 def unescape(line):
@@ -305,6 +311,8 @@ def main():
     byte_level("llama3", "llama-bpe", split(LLAMA3_SPLIT), texts, ignore_merges=True)
     byte_level("qwen2", "qwen2", split(QWEN2_SPLIT), texts, normalizer=normalizers.NFC())
     byte_level("smollm", "smollm", smollm_split(), texts)
+    byte_level("gpt4o", "gpt-4o", split(GPT4O_SPLIT), texts)
+    byte_level("tekken", "tekken", split(TEKKEN_SPLIT), texts, ignore_merges=True)
     llama(texts)
     toy(texts)
     chats()

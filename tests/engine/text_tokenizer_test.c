@@ -45,7 +45,7 @@ static void check_recorded(const lls__tokenizer *t, const char *name) {
     free_lines(&recorded);
 }
 
-static const char *const families[] = {"gpt2", "llama3", "qwen2", "smollm", "llama", "toy"};
+static const char *const families[] = {"gpt2", "llama3", "qwen2", "smollm", "gpt4o", "tekken", "llama", "toy"};
 #define NUM_FAMILIES (sizeof families / sizeof *families)
 
 static void test_recorded_ids(void **state) {
@@ -87,7 +87,7 @@ static void check_round_trip(const lls__tokenizer *t, lls__str text, bool parse_
 }
 
 /* Vocabularies that can spell everything, and do not normalise. */
-static const char *const complete[] = {"gpt2", "llama3", "smollm", "llama"};
+static const char *const complete[] = {"gpt2", "llama3", "smollm", "gpt4o", "tekken", "llama"};
 #define NUM_COMPLETE (sizeof complete / sizeof *complete)
 
 static void test_round_trip_of_corpus(void **state) {
@@ -150,8 +150,8 @@ static void test_round_trip_of_random_unicode(void **state) {
 static void test_long_words(void **state) {
     (void)state;
     static const char *const repeated[] = {"a", "ab", " ", "\n", "7", "!", "\xC3\xA9", "\xF0\x9F\xA6\x99", "\t ", " a"};
-    static const char *const names[] = {"qwen2", "llama"}; // the one that normalises, and the other kind
-    for (size_t f = 0; f < 2; f++) {
+    static const char *const names[] = {"qwen2", "gpt4o", "llama"};
+    for (size_t f = 0; f < 3; f++) {
         lls__tokenizer *t = load_tokenizer(names[f]);
         for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
             lls__bytes text = {0};
@@ -193,7 +193,7 @@ static void test_T01_untrusted_parts_yield_no_control_tokens(void **state) {
     (void)state;
     for (size_t f = 0; f < NUM_FAMILIES; f++) {
         lls__tokenizer *t = load_tokenizer(families[f]);
-        bool llama = f >= 4;
+        bool llama = f >= 6;
         lls__str open = llama ? STR("<s>") : STR("<|im_start|>"), close = llama ? STR("</s>") : STR("<|im_end|>");
         // The close inside the content, and one that only comes about where two parts meet.
         lls__text_part parts[] = {{open.data, open.size, true},

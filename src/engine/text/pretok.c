@@ -13,20 +13,31 @@
  * other marks with at most one space in front. */
 #define GPT2_WORDS "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" SPACE_RUNS
 
-/* The later families fold the case of contractions, let any one mark lead a word, keep line breaks with the marks
- * before them, and limit how many digits stand together. */
-#define LATER_WORDS(digits)                                                                               \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n]*|" \
-    "[" WS "]*[\\r\\n]+|" SPACE_RUNS
+#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define LEAD "[^\\r\\n\\p{L}\\p{N}]?" // one mark or space may lead a word
+
+/* The families since GPT-4: contractions in any case, and limits to how many digits stand together. */
+#define LATER_WORDS(digits)                                                                                         \
+    CONTRACTIONS "|" LEAD "\\p{L}+|" digits "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" SPACE_RUNS
+
+/* And since GPT-4o: a word also ends where a capital follows a small letter; slashes stay with the marks before. */
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define CASED_WORDS(contractions, digits)                                                                           \
+    LEAD UPPER "*" LOWER "+" contractions "|" LEAD UPPER "+" LOWER "*" contractions "|" digits                      \
+    "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n/]*|[" WS "]*[\\r\\n]+|" SPACE_RUNS
 
 static const lls__pretok_rule rules[] = {
     {.names = {"default", "gpt-2", "phi-2", "roberta-bpe"}, .passes = {GPT2_WORDS}},
+    {.names = {"smollm", "starcoder", "refact", "codeshell"}, .passes = {"\\p{N}", GPT2_WORDS}},
     {.names = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "lfm2"},
      .passes = {LATER_WORDS("\\p{N}{1,3}")},
      .ignore_merges = true,
      .add_bos = true},
+    {.names = {"dbrx"}, .passes = {LATER_WORDS("\\p{N}{1,3}")}},
     {.names = {"qwen2", "deepseek-r1-qwen"}, .passes = {LATER_WORDS("\\p{N}")}, .nfc = true},
-    {.names = {"smollm", "starcoder", "refact", "codeshell"}, .passes = {"\\p{N}", GPT2_WORDS}},
+    {.names = {"gpt-4o", "llama4"}, .passes = {CASED_WORDS(CONTRACTIONS "?", "\\p{N}{1,3}")}},
+    {.names = {"tekken"}, .passes = {CASED_WORDS("", "\\p{N}")}, .ignore_merges = true, .add_bos = true},
 };
 
 const lls__pretok_rule *lls__pretok_find(const char *name) {
