@@ -4,6 +4,7 @@
 #define LLS_OPS(X) \
     X(embed) \
     X(rmsnorm) \
+    X(layernorm) \
     X(gemm) \
     X(rope) \
     X(kv_write) \

@@ -3,6 +3,7 @@
 #define TH_SUITES(X) \
     X(embed) \
     X(rmsnorm) \
+    X(layernorm) \
     X(gemm) \
     X(rope) \
     X(kv_write) \
