@@ -72,11 +72,17 @@ LLS_INLINE void vf_store_f16(uint16_t *p, vf v) {
 }
 
 LLS_INLINE vf vf_load_bf16(const uint16_t *p) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16);
+#elif defined(__AVX2__)
+    return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16);
+#else
     typedef uint16_t vh __attribute__((vector_size(LLS_VF * 2)));
     vh h;
     memcpy(&h, p, sizeof h);
     vi wide = __builtin_convertvector(h, vi) << 16;
     return (vf)wide;
+#endif
 }
 
 LLS_INLINE void vf_store_bf16(uint16_t *p, vf v) {
@@ -131,16 +137,36 @@ LLS_INLINE vf vf_fma(vf a, vf b, vf c) {
 #endif
 }
 
+/* Lanes of `mask` are 0 or -1, as comparisons make them. */
 LLS_INLINE vf vf_select(vi mask, vf yes, vf no) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_mask_blend_ps(_mm512_movepi32_mask((__m512i)mask), (__m512)no, (__m512)yes);
+#elif defined(__AVX2__)
+    return (vf)_mm256_blendv_ps((__m256)no, (__m256)yes, (__m256)mask);
+#else
     return (vf)((mask & (vi)yes) | (~mask & (vi)no));
+#endif
 }
 
+/* a > b ? a : b and a < b ? a : b: a NaN on either side gives b. */
 LLS_INLINE vf vf_max(vf a, vf b) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#else
     return vf_select(a > b, a, b);
+#endif
 }
 
 LLS_INLINE vf vf_min(vf a, vf b) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (vf)_mm256_min_ps((__m256)a, (__m256)b);
+#else
     return vf_select(a < b, a, b);
+#endif
 }
 
 /* Sum and maximum of the lanes, in a fixed order. */

@@ -8,7 +8,9 @@
     X(gemm) \
     X(rope) \
     X(kv_write) \
+    X(attn_prefill) \
     X(attn_decode) \
+    X(attn_merge) \
     X(gated_act)
 
 #define DECLARE(name) extern const lls__op lls__op_##name;

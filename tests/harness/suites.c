@@ -7,7 +7,9 @@
     X(gemm) \
     X(rope) \
     X(kv_write) \
+    X(attn_prefill) \
     X(attn_decode) \
+    X(attn_merge) \
     X(gated_act)
 
 #define DECLARE(op) extern const th_suite th_suite_##op;

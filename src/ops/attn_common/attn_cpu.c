@@ -87,40 +87,56 @@ static const void *query_row(const job *j, const lls__attn_seq *seq, int64_t kv_
     return (const char *)p->q.data + offset * lls__elem_size(p->dtype);
 }
 
-// to [padded to whole vectors] = from [n], the rest 0.
-static void convert_row(lls_dtype dtype, const void *from, int64_t n, float *to) {
+LLS_INLINE void convert_row_of(lls_dtype dtype, const void *from, int64_t n, float *to) {
     int64_t i = 0;
     for (; i + LLS_VF <= n; i += LLS_VF) vf_store_f32(to + i, vf_load(dtype, from, i));
     if (i < n) vf_store_f32(to + i, vf_load_n(dtype, from, i, n - i));
 }
 
-// q [count][dp] for few rows; for many [dim][padded], transposed, with zeros in the padding.
-static void load_queries(const job *j, const lls__attn_seq *seq, int64_t kv_head, int64_t first, const query_rows *rows, bool few, float *q) {
-    const lls__attn_problem *p = j->p;
-    _Alignas(64) float row[LLS__ATTN_MAX_HEAD_DIM] = {0};
-    for (int32_t r = 0; r < (few ? rows->count : rows->padded); r++) {
-        bool real = r < rows->count;
-        if (real) convert_row(p->dtype, query_row(j, seq, kv_head, first + r), p->head_dim, few ? q + r * j->dp : row);
-        for (int64_t d = 0; !few && d < p->head_dim; d++) q[d * rows->padded + r] = real ? row[d] : 0;
+// to [n rounded up to whole vectors] = from [n], the rest 0.
+LLS_INLINE void convert_row(lls_dtype dtype, const void *from, int64_t n, float *to) {
+    switch (dtype) {
+    case LLS_F16: convert_row_of(LLS_F16, from, n, to); break;
+    case LLS_BF16: convert_row_of(LLS_BF16, from, n, to); break;
+    default: convert_row_of(LLS_F32, from, n, to); break;
     }
 }
 
-// The rows of keys [begin, end) of k or v. In place where the kernels can read them so; else converted into `converted` [keys][width].
-static void load_keys(const job *j, const lls__attn_view *view, const lls__attn_seq *seq, int64_t kv_head, int64_t begin, int64_t end, int64_t dim, int64_t width,
-                      bool in_place, float *converted, key_rows *rows) {
+// q [count][dp] for few rows; for many [dp][TILE_ROWS], transposed, with zeros in rows past the last.
+static void load_queries(const job *j, const lls__attn_seq *seq, int64_t kv_head, int64_t first, const query_rows *rows, bool few, float *q) {
     const lls__attn_problem *p = j->p;
-    int64_t size = lls__elem_size(p->kv_dtype), n = 0;
+    if (few) {
+        for (int32_t r = 0; r < rows->count; r++) convert_row(p->dtype, query_row(j, seq, kv_head, first + r), p->head_dim, q + r * j->dp);
+        return;
+    }
+    _Alignas(64) float block[LLS_VF][LLS__ATTN_MAX_HEAD_DIM] = {{0}};
+    for (int32_t r = 0; r < rows->padded; r += LLS_VF) {
+        for (int32_t i = 0; i < LLS_VF; i++) {
+            if (r + i < rows->count) convert_row(p->dtype, query_row(j, seq, kv_head, first + r + i), p->head_dim, block[i]);
+            else memset(block[i], 0, (size_t)j->dp * sizeof(float));
+        }
+        for (int64_t d = 0; d < p->head_dim; d++) {
+            vf column;
+            for (int32_t i = 0; i < LLS_VF; i++) column[i] = block[i][d];
+            vf_store_f32(q + d * TILE_ROWS + r, column);
+        }
+    }
+}
+
+// The rows of keys [begin, end) of k or v. In place where the kernels can read them so; else converted into `converted` [keys][KEY_STRIDE].
+static void load_keys(const job *j, const lls__attn_view *view, const lls__attn_seq *seq, int64_t kv_head, int64_t begin, int64_t end, int64_t dim, bool in_place,
+                      float *converted, key_rows *rows) {
+    const lls__attn_problem *p = j->p;
+    int64_t size = lls__elem_size(p->kv_dtype), step = view->row * size, n = 0;
     rows->dtype = in_place ? p->kv_dtype : LLS_F32;
     for (int64_t key = begin; key < end;) {
         int64_t run = end; // keys up to here lie at a constant step
         if (p->page_table) run = lls__attn_clamp(key - key % p->page_size + p->page_size, key, end);
         const char *at = (const char *)view->data + lls__attn_kv_offset(p, view, seq, key, kv_head) * size;
-        for (; key < run; key++, n++, at += view->row * size) {
-            rows->row[n] = at;
-            if (in_place) continue;
-            convert_row(p->kv_dtype, at, dim, converted + n * width);
-            rows->row[n] = converted + n * width;
-        }
+        int64_t count = run - key;
+        for (int64_t i = 0; i < count; i++) rows->row[n + i] = in_place ? at + i * step : (const void *)(converted + (n + i) * KEY_STRIDE);
+        for (int64_t i = 0; !in_place && i < count; i++) convert_row(p->kv_dtype, at + i * step, dim, converted + (n + i) * KEY_STRIDE);
+        key = run, n += count;
     }
     for (; n % LLS_VF; n++) rows->row[n] = rows->row[n - 1];
 }
@@ -130,14 +146,14 @@ typedef struct buffers {
 } buffers;
 
 static int64_t buffer_floats(const job *j) {
-    return TILE_ROWS * j->dp + MAX_KEYS * (j->dp + j->dvp) + WIDE_KEYS * TILE_ROWS + 2 * TILE_ROWS + TILE_ROWS * j->dvp;
+    return TILE_ROWS * j->dp + 2 * MAX_KEYS * KEY_STRIDE + WIDE_KEYS * TILE_ROWS + 2 * TILE_ROWS + TILE_ROWS * j->dvp;
 }
 
 static buffers buffers_of(const job *j, int worker) {
     buffers b = {.q = j->scratch + worker * j->scratch_floats};
     b.k = b.q + TILE_ROWS * j->dp;
-    b.v = b.k + MAX_KEYS * j->dp;
-    b.s = b.v + MAX_KEYS * j->dvp;
+    b.v = b.k + MAX_KEYS * KEY_STRIDE;
+    b.s = b.v + MAX_KEYS * KEY_STRIDE;
     b.state = b.s + WIDE_KEYS * TILE_ROWS;
     return b;
 }
@@ -147,20 +163,20 @@ static void run_tiles(const job *j, const lls__attn_seq *seq, int64_t kv_head, i
     const lls__attn_problem *p = j->p;
     const score_rule rule = {p->scale, p->softcap, p->alibi != NULL};
     int64_t tile = few ? FEW_KEYS : WIDE_KEYS;
-    bool direct = few || p->kv_dtype == LLS_F32; // many rows read a key so often that it pays to convert it first
     key_rows k, v;
     for (int64_t first = begin; first < end;) {
         int64_t last = lls__attn_clamp(first - first % tile + tile, first, end), keys = last - first;
-        load_keys(j, &p->k, seq, kv_head, first, last, p->head_dim, j->dp, direct && p->head_dim == j->dp, b->k, &k);
-        load_keys(j, &p->v, seq, kv_head, first, last, p->head_dim_v, j->dvp, direct && p->head_dim_v == j->dvp, b->v, &v);
+        // Many rows read a key so often that it pays to convert it first, in one place.
+        load_keys(j, &p->k, seq, kv_head, first, last, p->head_dim, few && p->head_dim == j->dp, b->k, &k);
+        load_keys(j, &p->v, seq, kv_head, first, last, p->head_dim_v, few && p->head_dim_v == j->dvp, b->v, &v);
         if (few) {
             few_scores(&k, keys, b->q, rows->count, j->dp, b->s);
             few_softmax(rows, &rule, (int32_t)first, keys, b->s);
             add_values(rows, (int32_t)first, keys, &v, (weights){b->s, FEW_KEYS, 1}, j->dvp);
         } else {
-            wide_scores(&k, keys, b->q, rows->padded, p->head_dim, b->s);
+            wide_scores(b->k, keys, b->q, rows->padded, p->head_dim, b->s);
             wide_softmax(rows, &rule, (int32_t)first, keys, b->s);
-            add_values(rows, (int32_t)first, keys, &v, (weights){b->s, 1, rows->padded}, j->dvp);
+            add_values(rows, (int32_t)first, keys, &v, (weights){b->s, 1, TILE_ROWS}, j->dvp);
         }
         first = last;
     }

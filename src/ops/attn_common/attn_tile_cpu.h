@@ -20,7 +20,8 @@ enum {
     FEW_KEYS = 256,       /* and when they are few */
     MAX_KEYS = FEW_KEYS,
     KEY_BLOCK = LLS_VF == 16 ? 8 : 4, /* accumulators of the wide scores: KEY_BLOCK x 3 vectors */
-    COLUMN_BLOCK = LLS_VF == 16 ? 4 : 2 /* and of the output: 4 rows x COLUMN_BLOCK vectors */
+    COLUMN_BLOCK = LLS_VF == 16 ? 4 : 2, /* and of the output: 4 rows x COLUMN_BLOCK vectors */
+    KEY_STRIDE = LLS__ATTN_MAX_HEAD_DIM + 16 /* converted keys and values: a constant, which addressing modes can hold, and no power of two */
 };
 
 /* Rows of keys or values, wherever they lie. Pointers past the last key repeat it up to a whole vector of keys. */
@@ -48,50 +49,71 @@ typedef struct query_rows {
 
 /* ---- Scores ---- */
 
-// s[key][row] for KEY_BLOCK keys and `vectors` vectors of rows. qt [dim][stride], s [KEY_BLOCK][stride].
-LLS_INLINE void wide_scores_block(const void *const *k, const float *qt, int64_t stride, int64_t dim, float *s, int vectors) {
+// s[key][row] for KEY_BLOCK keys and `vectors` vectors of rows. k [KEY_BLOCK][KEY_STRIDE], qt [dim][TILE_ROWS], s [KEY_BLOCK][TILE_ROWS].
+LLS_INLINE void wide_scores_block(const float *k, const float *qt, int64_t dim, float *s, int vectors) {
     vf acc[KEY_BLOCK][3] = {{{0}}};
     for (int64_t d = 0; d < dim; d++) {
         vf q[3];
-        for (int v = 0; v < vectors; v++) q[v] = vf_load_f32(qt + d * stride + v * LLS_VF);
+        for (int v = 0; v < vectors; v++) q[v] = vf_load_f32(qt + d * TILE_ROWS + v * LLS_VF);
 #pragma GCC unroll 8
         for (int i = 0; i < KEY_BLOCK; i++) {
-            vf x = vf_set1(((const float *)k[i])[d]);
+            vf x = vf_set1(k[i * KEY_STRIDE + d]);
             for (int v = 0; v < vectors; v++) acc[i][v] = vf_fma(x, q[v], acc[i][v]);
         }
     }
     for (int i = 0; i < KEY_BLOCK; i++) {
-        for (int v = 0; v < vectors; v++) vf_store_f32(s + i * stride + v * LLS_VF, acc[i][v]);
+        for (int v = 0; v < vectors; v++) vf_store_f32(s + i * TILE_ROWS + v * LLS_VF, acc[i][v]);
     }
 }
 
-static void wide_scores(const key_rows *k, int64_t keys, const float *qt, int64_t padded, int64_t dim, float *s) {
+// k [keys, rounded up to KEY_BLOCK][KEY_STRIDE]; scores past the last key are of whatever lies there.
+static void wide_scores(const float *k, int64_t keys, const float *qt, int64_t padded, int64_t dim, float *s) {
     for (int64_t j = 0; j < keys; j += KEY_BLOCK) {
-        float *out = s + j * padded;
+        const float *block = k + j * KEY_STRIDE;
+        float *out = s + j * TILE_ROWS;
         int64_t r = 0;
-        for (; r + 3 * LLS_VF <= padded; r += 3 * LLS_VF) wide_scores_block(k->row + j, qt + r, padded, dim, out + r, 3);
-        if (padded - r == 2 * LLS_VF) wide_scores_block(k->row + j, qt + r, padded, dim, out + r, 2);
-        if (padded - r == LLS_VF) wide_scores_block(k->row + j, qt + r, padded, dim, out + r, 1);
+        for (; r + 3 * LLS_VF <= padded; r += 3 * LLS_VF) wide_scores_block(block, qt + r, dim, out + r, 3);
+        if (padded - r == 2 * LLS_VF) wide_scores_block(block, qt + r, dim, out + r, 2);
+        if (padded - r == LLS_VF) wide_scores_block(block, qt + r, dim, out + r, 1);
     }
 }
 
-// Lanes 2i and 2i + 1 of a, then of b, added: applied log2(LLS_VF) times to LLS_VF vectors it leaves the sum of vector i in lane i.
-LLS_INLINE vf pair_sums(vf a, vf b) {
+/* One level of a sum over the lanes of many vectors at once. Lanes whose number has bit `level` clear take from a, the others from b, and each adds the lane at
+ * distance 2^level in the same source: one blend, one shuffle, one addition. After all levels lane i holds the sum of vector i. */
+LLS_INLINE vf fold_lanes(vf a, vf b, int level) {
 #if LLS_VF == 16
-    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
-           __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    switch (level) {
+    case 0:
+        return __builtin_shufflevector(a, b, 0, 17, 2, 19, 4, 21, 6, 23, 8, 25, 10, 27, 12, 29, 14, 31) +
+               __builtin_shufflevector(a, b, 1, 16, 3, 18, 5, 20, 7, 22, 9, 24, 11, 26, 13, 28, 15, 30);
+    case 1:
+        return __builtin_shufflevector(a, b, 0, 1, 18, 19, 4, 5, 22, 23, 8, 9, 26, 27, 12, 13, 30, 31) +
+               __builtin_shufflevector(a, b, 2, 3, 16, 17, 6, 7, 20, 21, 10, 11, 24, 25, 14, 15, 28, 29);
+    case 2:
+        return __builtin_shufflevector(a, b, 0, 1, 2, 3, 20, 21, 22, 23, 8, 9, 10, 11, 28, 29, 30, 31) +
+               __builtin_shufflevector(a, b, 4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
+    default:
+        return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 24, 25, 26, 27, 28, 29, 30, 31) +
+               __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23);
+    }
 #elif LLS_VF == 8
-    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14) + __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+    switch (level) {
+    case 0: return __builtin_shufflevector(a, b, 0, 9, 2, 11, 4, 13, 6, 15) + __builtin_shufflevector(a, b, 1, 8, 3, 10, 5, 12, 7, 14);
+    case 1: return __builtin_shufflevector(a, b, 0, 1, 10, 11, 4, 5, 14, 15) + __builtin_shufflevector(a, b, 2, 3, 8, 9, 6, 7, 12, 13);
+    default: return __builtin_shufflevector(a, b, 0, 1, 2, 3, 12, 13, 14, 15) + __builtin_shufflevector(a, b, 4, 5, 6, 7, 8, 9, 10, 11);
+    }
 #else
-    return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+    if (level == 0) return __builtin_shufflevector(a, b, 0, 5, 2, 7) + __builtin_shufflevector(a, b, 1, 4, 3, 6);
+    return __builtin_shufflevector(a, b, 0, 1, 6, 7) + __builtin_shufflevector(a, b, 2, 3, 4, 5);
 #endif
 }
 
-LLS_INLINE vf vector_sums(vf *v) {
+// Lane i is the sum of v[i]; v is used up.
+LLS_INLINE vf sums_of(vf v[LLS_VF]) {
 #pragma GCC unroll 4
-    for (int width = LLS_VF / 2; width > 0; width /= 2) {
+    for (int level = 0, width = LLS_VF / 2; width > 0; level++, width /= 2) {
 #pragma GCC unroll 8
-        for (int i = 0; i < width; i++) v[i] = pair_sums(v[2 * i], v[2 * i + 1]);
+        for (int i = 0; i < width; i++) v[i] = fold_lanes(v[2 * i], v[2 * i + 1], level);
     }
     return v[0];
 }
@@ -114,7 +136,7 @@ LLS_INLINE void few_scores_block(lls_dtype dtype, const void *const *k, const fl
             for (int i = 0; i < AT_ONCE; i++) part[r][j + i] = acc[i][r];
         }
     }
-    for (int r = 0; r < rows; r++) vf_store_f32(s + r * FEW_KEYS, vector_sums(part[r]));
+    for (int r = 0; r < rows; r++) vf_store_f32(s + r * FEW_KEYS, sums_of(part[r]));
 }
 
 LLS_INLINE void few_scores_of(lls_dtype dtype, const key_rows *k, int64_t keys, const float *q, int64_t rows, int64_t dp, float *s) {
@@ -173,7 +195,7 @@ LLS_INLINE void wide_softmax_of(query_rows *rows, const score_rule *rule, int32_
         vi begin = vi_load(rows->begin + r), end = vi_load(rows->end + r), position = vi_load(rows->position + r);
         vf slope = vf_load_f32(rows->slope + r), old_max = vf_load_f32(rows->max + r), max = old_max;
         for (int64_t i = 0; i < keys; i++) {
-            float *at = s + i * rows->padded + r;
+            float *at = s + i * TILE_ROWS + r;
             vi j = vi_set1(first + (int32_t)i);
             vf score = score_of(rule, vf_load_f32(at), j, position, slope);
             if (masked) score = vf_select((j >= begin) & (j < end), score, vf_set1(-INFINITY));
@@ -183,7 +205,7 @@ LLS_INLINE void wide_softmax_of(query_rows *rows, const score_rule *rule, int32_
         vf reference = reference_of(max), rescale = vf_exp(old_max - reference);
         vf sum = vf_load_f32(rows->sum + r) * rescale;
         for (int64_t i = 0; i < keys; i++) {
-            float *at = s + i * rows->padded + r;
+            float *at = s + i * TILE_ROWS + r;
             vf weight = vf_exp(vf_load_f32(at) - reference);
             vf_store_f32(at, weight);
             sum += weight;

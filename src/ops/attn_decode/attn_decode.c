@@ -4,10 +4,31 @@
 #include "core/tensor.h"
 #include "dispatch/variant.h"
 #include "ops/attn_common/attn_check.h"
+#include "ops/attn_decode/attn_decode_kernels.h"
 
 static const char *const op = "attn_decode";
 
+#if LLS_WITH_CUDA
+enum { MERGE = 9 }; // the first merge kernel; before it, kernels by dtype of q, then of the cache
+
+static const lls__kernel kernels[] = {
+    LLS_KERNEL(lls_attn_decode_01_naive_f32_f32), LLS_KERNEL(lls_attn_decode_01_naive_f32_f16), LLS_KERNEL(lls_attn_decode_01_naive_f32_bf16),
+    LLS_KERNEL(lls_attn_decode_01_naive_f16_f32), LLS_KERNEL(lls_attn_decode_01_naive_f16_f16), LLS_KERNEL(lls_attn_decode_01_naive_f16_bf16),
+    LLS_KERNEL(lls_attn_decode_01_naive_bf16_f32), LLS_KERNEL(lls_attn_decode_01_naive_bf16_f16), LLS_KERNEL(lls_attn_decode_01_naive_bf16_bf16),
+    LLS_KERNEL(lls_attn_decode_01_naive_merge_f32), LLS_KERNEL(lls_attn_decode_01_naive_merge_f16), LLS_KERNEL(lls_attn_decode_01_naive_merge_bf16),
+};
+
+static lls_status naive(lls_ctx *ctx, const void *args, lls_stream stream) {
+    const lls__attn_problem *p = args;
+    int32_t q = lls__float_index(p->dtype), cache = lls__float_index(p->kv_dtype);
+    return lls__attn_naive_launch(ctx, p, &kernels[3 * q + cache], &kernels[MERGE + q], stream);
+}
+#endif
+
 static const lls__variant variants[] = {
+#if LLS_WITH_CUDA
+    {"01_naive", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, lls__attn_naive_reject, naive},
+#endif
     {"cpu_avx512", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX512, NULL, lls__attn_cpu_avx512},
     {"cpu_avx2", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX2, NULL, lls__attn_cpu_avx2},
     {"cpu_portable", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__attn_cpu_portable},
@@ -18,6 +39,10 @@ const lls__op lls__op_attn_decode = {
     .name = "attn_decode",
     .variants = variants,
     .num_variants = LLS_COUNT(variants),
+#if LLS_WITH_CUDA
+    .kernels = kernels,
+    .num_kernels = LLS_COUNT(kernels),
+#endif
 };
 
 // Values of kv_lens and of the page table inside the used range, where the host can read them.
@@ -89,5 +114,8 @@ lls_status lls_attn_decode_workspace(lls_ctx *ctx, const lls_attn_decode_args *a
     LLS_TRY(lls__copy_args(op, &a, sizeof a, args));
     LLS_TRY(validate(ctx, &a, &p));
     *bytes = 0;
+#if LLS_WITH_CUDA
+    if (ctx->device.type == LLS_CUDA) *bytes = lls__attn_parts_bytes(&p);
+#endif
     return LLS_OK;
 }
