@@ -15,7 +15,7 @@ static lls__str take_line(const char **p, const char *end) {
     return line;
 }
 
-/* What a message says comes out unchanged or trimmed, and without the right to control tokens; nothing else lacks it. */
+/* What a message says comes out whole or trimmed, without the right to control tokens; nothing else lacks it. */
 static void check_prompt(const lls__prompt *prompt, const lls__message *messages, size_t n) {
     size_t from_messages = 0, contents = 0;
     for (size_t i = 0; i < n; i++) contents += messages[i].content.size;

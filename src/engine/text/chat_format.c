@@ -69,6 +69,14 @@ static bool ends_with(lls__str s, const char *word) {
     return s.size >= n && memcmp(s.data + s.size - n, word, n) == 0;
 }
 
+/* Jinja's "| trim" behind an operand. */
+static bool take_trim(reader *r) {
+    skip_spaces(r);
+    if (!take(r, "|")) return false;
+    skip_spaces(r);
+    return take(r, "trim");
+}
+
 static bool read_term(reader *r, term *out) {
     *out = (term){0};
     skip_spaces(r);
@@ -78,12 +86,7 @@ static bool read_term(reader *r, term *out) {
         out->text.size -= strlen(".strip");
         out->trimmed = take(r, "()");
     }
-    skip_spaces(r);
-    if (take(r, "|")) {
-        skip_spaces(r);
-        if (!take(r, "trim")) return false;
-        out->trimmed = true;
-    }
+    out->trimmed |= take_trim(r);
     static const char *const contents[] = {"message['content']", "message[\"content\"]", "message.content", "content"};
     out->kind = equals(out->text, "bos_token") ? TERM_BOS : equals(out->text, "eos_token") ? TERM_EOS : TERM_OTHER;
     for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
@@ -103,6 +106,17 @@ static int read_sum(reader *r, term terms[MAX_TERMS]) {
         if (!take(r, "+")) return 0;
     }
     return 0;
+}
+
+/* Whether the content of messages is trimmed anywhere: in an expression or in an assignment. */
+static bool trims_content(lls__str text) {
+    const char *end = text.data + text.size;
+    for (const char *p = text.data; (p = memmem(p, (size_t)(end - p), "content", 7)); p += 7) {
+        reader r = {p + 7, end};
+        (void)(take(&r, "']") || take(&r, "\"]"));
+        if (take(&r, ".strip()") || take_trim(&r)) return true;
+    }
+    return false;
 }
 
 /* The inside of the next {{ expression }} at or after *from, which moves behind it. */
@@ -157,17 +171,6 @@ static lls_status frame_roles(lls__chat_rules *rules, const char *open, const ch
 typedef struct template_text {
     lls__str text, bos, eos;
 } template_text;
-
-/* Whether the template trims the content of messages, in an expression or in an assignment. */
-static bool trims_content(lls__str text) {
-    static const char *const spellings[] = {"content'] | trim", "content']|trim", "content\"] | trim", "content\"]|trim",
-                                            "content | trim", "content|trim", "content'].strip()",
-                                            "content\"].strip()", "content.strip()"};
-    for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
-        if (contains(text, spellings[i])) return true;
-    }
-    return false;
-}
 
 /* What the families that frame all roles alike have in common. */
 static lls_status common_rules(const template_text *t, lls__chat_rules *rules) {

@@ -4,7 +4,8 @@
 
 #include "engine/text/tokens.h"
 
-/* Control, unknown and user-defined tokens (those whose spelling is UTF-8) in byte order: a trie without nodes, walked by narrowing a range. */
+/* Control, unknown and user-defined tokens, those whose spelling is UTF-8, in byte order: a trie without nodes, walked
+ * by narrowing a range. */
 typedef struct lls__specials {
     const lls__tokens *tokens;
     int32_t count;

@@ -9,15 +9,15 @@
 #include "engine/text/specials.h"
 #include "engine/text/utf8.h"
 
-/* What is known about a word that is a token as a whole: whether its merges lead to that one token, which they need
- * not. Found out when the word first occurs; every thread comes to the same answer, so no order is needed. */
-enum { WHOLE_UNKNOWN = 0, WHOLE_YES, WHOLE_NO };
-
 struct lls__tokenizer {
     lls__tokens tokens;
     lls__specials specials;
     lls__merge_table merges;
-    _Atomic uint8_t *whole; /* [num_tokens] */
+
+    /* [num_tokens] A word that is a token as a whole need not merge to that token. This says of which it is known that
+     * they do, found out when the word first occurs: such words, most of any text, are not merged again. All threads
+     * come to the same answer, so that relaxed order is enough. */
+    _Atomic bool *whole;
 
     const lls__pretok_rule *rule; /* byte-level BPE; NULL for SentencePiece */
     lls__pretok *pretok;
@@ -244,7 +244,7 @@ typedef struct encoder {
     uint8_t first_dropped;
 } encoder;
 
-/* The smallest tokens of a word of a byte-level vocabulary: one a byte. */
+/* One token a byte: what the words of a byte-level vocabulary are merged from. */
 static lls_status spell_bytes(encoder *e, const char *word, size_t size) {
     for (size_t i = 0; i < size; i++) {
         int32_t id = e->t->tokens.byte_id[(uint8_t)word[i]];
@@ -257,7 +257,7 @@ static lls_status spell_bytes(encoder *e, const char *word, size_t size) {
     return LLS_OK;
 }
 
-/* The smallest tokens of a word of a SentencePiece vocabulary: one a character, or its bytes, or the unknown token. */
+/* One token a character, or its bytes, or the unknown token: the same for a SentencePiece vocabulary. */
 static lls_status spell_chars(encoder *e, const char *word, size_t size) {
     const lls__tokenizer *t = e->t;
     size_t len;
@@ -290,15 +290,14 @@ static lls_status encode_word(void *user, const char *word, size_t size) {
     int32_t id = lls__tokens_find(&t->tokens, word, size);
     if (id >= 0) {
         bool whole = (t->rule && t->rule->ignore_merges) ||
-                     atomic_load_explicit(&t->whole[id], memory_order_relaxed) == WHOLE_YES;
+                     atomic_load_explicit(&t->whole[id], memory_order_relaxed);
         if (whole) return lls__ids_push(e->out, id);
     }
     e->word.size = 0;
     LLS_TRY(t->rule ? spell_bytes(e, word, size) : spell_chars(e, word, size));
     LLS_TRY(lls__merge_word(&t->merges, &e->merge, e->word.data, &e->word.size));
-    if (id >= 0) {
-        bool whole = e->word.size == 1 && e->word.data[0] == id;
-        atomic_store_explicit(&t->whole[id], whole ? WHOLE_YES : WHOLE_NO, memory_order_relaxed);
+    if (id >= 0 && e->word.size == 1 && e->word.data[0] == id) {
+        atomic_store_explicit(&t->whole[id], true, memory_order_relaxed);
     }
     return emit_word(e);
 }

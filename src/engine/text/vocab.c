@@ -78,7 +78,8 @@ static lls_status read_name(const lls__gguf *gguf, const char *key, char *room, 
     lls__gguf_str s;
     LLS_TRY(lls__gguf_string(gguf, key, &s));
     if (s.size >= size) {
-        return lls__fail(LLS_ERR_MODEL, "%s: %s is \"%.*s\", which is not known", gguf->name, key, LLS__GGUF_CLIPPED(s));
+        return lls__fail(LLS_ERR_MODEL, "%s: %s is \"%.*s\", which is not known", gguf->name, key,
+                         LLS__GGUF_CLIPPED(s));
     }
     if (s.size) memcpy(room, s.data, s.size);
     room[s.size] = 0;

@@ -20,7 +20,7 @@ typedef enum lls__token_type {
 
 typedef struct lls__vocab {
     const char *model; /* "gpt2": byte-level BPE; "llama": SentencePiece BPE */
-    const char *pre;   /* byte-level BPE: name of the pre-tokenizer as GGUF writes it. NULL: "default", with a warning */
+    const char *pre;   /* gpt2: name of the pre-tokenizer as GGUF writes it. NULL: "default", with a warning */
 
     int32_t num_tokens;
     const lls__str *text;  /* [num_tokens] as the file spells them: "Ġthe" (gpt2), "▁the" (llama) */
