@@ -44,7 +44,7 @@ static void d10(th *h, const void *param) {
     if (!merge_values(h, 0.7, 0.5, NAN, -INFINITY, (float)0.7, 0.5)) return;
     if (!merge_values(h, NAN, -INFINITY, -0.0, 0.5, -0.0, 0.5)) return;
     if (!merge_values(h, 1, 0, 3, log(3), 2.5, 1.386294361)) return;
-    merge_values(h, 1, -40000, 3, -40000 + log(3), 2.5, -40000 + log(4)); // far from zero
+    merge_values(h, 1, -40000, 3, -40000, 2, -40000 + log(2)); // far from zero
 }
 
 static double some_empty(int64_t i, const void *user) {
