@@ -141,7 +141,7 @@ typedef struct lls_engine_options {
     lls_dtype kv_dtype;       /* f16, bf16 or f32; 0: f16 */
     int32_t page_size;        /* tokens a KV page; 0: 32 */
     int32_t chunk_tokens;     /* prompt tokens a step at most; 0: 512 */
-    bool f32_activations;     /* CPU with quantised weights: keep activations in fp32 (exact, slower) */
+    bool f32_activations;     /* CPU with quantised weights: keep activations in fp32 instead of two int8 planes (exact, slower) */
 } lls_engine_options;
 #define LLS_ENGINE_OPTIONS_INIT LLS_ARGS_INIT(lls_engine_options)
 

@@ -1,22 +1,28 @@
-/* Block weights times int8 activations.
+/* Block weights times integer activations.
  *
- * x is rounded to int8 in groups of 32 with one fp32 scale each. A weight is scale * code + min, so a group of 32 contributes
+ * x is rounded to 15-bit integers q in groups of 32 with one fp32 scale each, and q is kept as two int8 planes, q = 128 * high + low with high in -127 .. 127 and
+ * low in -64 .. 63. One plane alone (what int8 activations usually mean) costs a small model 1e-3 to 1e-2 of its logits' energy; with two, greedy text is that of
+ * fp32, for twice the multiplications, which a decode step has to spare since it waits for memory.
+ *
+ * A weight is scale * code + min, so a group of 32 contributes
  *     scale * dx * sum(code * q) + min * dx * sum(q),
  * or, for types whose min is -zero * scale, scale * dx * (sum(code * q) - zero * sum(q)): the bracket is an integer, and its second half is where the
  * integer accumulator starts. One instruction (vpdpbusd) multiplies 4 codes of 16 rows by 4 broadcast activations; per group and token that makes 8 of
- * them beside 3 or 4 of fp32. One token reads weights at memory speed; 16 tokens share each unpacked group.
+ * them a plane beside 3 or 4 of fp32. One token reads weights at memory speed; 16 tokens share each unpacked group.
  *
- * The sums of a group are exact integers below 2^24, and groups are added in the order of k: every level with FMA gives the same bits. */
+ * The sums of a group are exact integers below 2^28, and groups are added in the order of k: every level with FMA gives the same bits. */
 #include "ops/linear/linear_cpu.h"
 
-/* ---- Activations. A token tile of T tokens, per group of 32:  i8 q[T][32];  f32 dx[T];  offset[T] (one or, for Q6_K, two i32 or f32). ---- */
+/* ---- Activations. A token tile of T tokens, per group of 32:  i8 high[T][32];  i8 low[T][32];  f32 dx[T];  offset[T] (one or, for Q6_K, two i32 or f32). ---- */
+
+enum { PLANE_BITS = 7, PLANES = 2, Q_MAX = 127 << PLANE_BITS };
 
 LLS_INLINE int offsets_per_group(const lls_dtype weight) {
     return weight == LLS_Q6_K ? 2 : 1;
 }
 
 LLS_INLINE int group_bytes(const lls_dtype weight) {
-    return LLS__GROUP + 4 + 4 * offsets_per_group(weight);
+    return PLANES * LLS__GROUP + 4 + 4 * offsets_per_group(weight);
 }
 
 static inline int32_t lanes_max(vi v) {
@@ -42,9 +48,9 @@ static inline int32_t lanes_sum(vi v) {
 #endif
 }
 
-/* Rounds 32 elements to q = nearest(x * 127 / max|x|); returns max|x| / 127, and the sums of q over both halves in sum[2].
- * Groups below 2^-110 count as zero (127 / max would overflow). A group that holds inf or NaN gets the scale NaN: it cannot be rounded. */
-LLS_INLINE float quantise_group(lls_dtype dtype, const void *x, int64_t i, int8_t *q, int32_t sum[2]) {
+/* Rounds 32 elements to q = nearest(x * Q_MAX / max|x|), in two planes; returns max|x| / Q_MAX, and the sums of q over both halves in sum[2].
+ * Groups below 2^-110 count as zero (Q_MAX / max would overflow). A group that holds inf or NaN gets the scale NaN: it cannot be rounded. */
+LLS_INLINE float quantise_group(lls_dtype dtype, const void *x, int64_t i, int8_t *high, int8_t *low, int32_t sum[2]) {
     enum { VECTORS = LLS__GROUP / LLS_VF };
     vf v[VECTORS];
     vi bits = vi_set1(0); // as integers, the bits of |x| order like |x|, with NaN above infinity
@@ -55,20 +61,22 @@ LLS_INLINE float quantise_group(lls_dtype dtype, const void *x, int64_t i, int8_
         bits = (vi)vf_select(magnitude > bits, (vf)magnitude, (vf)bits);
     }
     float max = lls__f32_from_bits((uint32_t)lanes_max(bits));
-    float inverse = max > 0x1p-110f ? 127.0f / max : 0.0f;
+    float inverse = max > 0x1p-110f ? (float)Q_MAX / max : 0.0f;
     const vf magic = vf_set1(0x1.8p23f); // adding it leaves the nearest integer in the low mantissa bits
     typedef int8_t bytes __attribute__((vector_size(LLS_VF)));
     vi half[2] = {vi_set1(0), vi_set1(0)};
 #pragma GCC unroll 8
     for (int n = 0; n < VECTORS; n++) {
         vi rounded = (vi)(v[n] * vf_set1(inverse) + magic) - (vi)magic;
-        bytes narrow = __builtin_convertvector(rounded, bytes);
-        memcpy(q + n * LLS_VF, &narrow, sizeof narrow);
+        vi upper = (rounded + (1 << (PLANE_BITS - 1))) >> PLANE_BITS;
+        bytes high_bytes = __builtin_convertvector(upper, bytes), low_bytes = __builtin_convertvector(rounded - (upper << PLANE_BITS), bytes);
+        memcpy(high + n * LLS_VF, &high_bytes, sizeof high_bytes);
+        memcpy(low + n * LLS_VF, &low_bytes, sizeof low_bytes);
         half[n * 2 / VECTORS] += rounded;
     }
     sum[0] = lanes_sum(half[0]), sum[1] = lanes_sum(half[1]);
     if (!(max <= 0x1.fffffep127f)) return NAN;
-    return max > 0x1p-110f ? max / 127.0f : 0.0f;
+    return max > 0x1p-110f ? max / (float)Q_MAX : 0.0f;
 }
 
 static inline void put_i32(void *p, int32_t value) {
@@ -82,9 +90,10 @@ LLS_INLINE void prepare_tokens(const lls_dtype weight, const lls_linear_args *ar
     for (int t = 0; t < width; t++) { // along a row of x, so that it streams; the token tile stays in L1
         for (int64_t g = 0; g < groups; g++) {
             uint8_t *group = act + g * group_bytes(weight) * width;
-            float *scale = (float *)(group + LLS__GROUP * width) + t, *offset = scale + width;
+            float *scale = (float *)(group + PLANES * LLS__GROUP * width) + t, *offset = scale + width;
+            int8_t *high = (int8_t *)group + t * LLS__GROUP, *low = high + LLS__GROUP * width;
             int32_t sum[2];
-            *scale = quantise_group(x->dtype, x->data, (m + t) * x->stride[0] + g * LLS__GROUP, (int8_t *)group + t * LLS__GROUP, sum);
+            *scale = quantise_group(x->dtype, x->data, (m + t) * x->stride[0] + g * LLS__GROUP, high, low, sum);
             if (lls__tile_has_min(weight)) {
                 *offset = *scale * (float)(sum[0] + sum[1]);
             } else if (offsets_per_group(weight) == 2) {
@@ -105,12 +114,10 @@ LLS_INLINE vi broadcast4(const int8_t *x) {
     return vi_set1(dword);
 }
 
-/* a[t] = start[t] + sum over `count` registers c of code[c] . x[t][4c .. 4c+3], for tokens t 32 bytes apart, where start is -zero * sum(x). */
+/* a[t] += sum over `count` registers c of code[c] . x[t][4c .. 4c+3], for tokens t 32 bytes apart. */
 #if defined(__AVX512F__)
-LLS_INLINE void dot(const int bits, const int count, const int tokens, const vi *code, const int8_t *x, const vi *start, vi *a) {
+LLS_INLINE void dot_plane(const int bits, const int count, const int tokens, const vi *code, const int8_t *x, vi *a) {
     (void)bits;
-#pragma GCC unroll 4
-    for (int t = 0; t < tokens; t++) a[t] = start[t];
 #pragma GCC unroll 8
     for (int c = 0; c < count; c++) {
 #pragma GCC unroll 4
@@ -122,7 +129,7 @@ LLS_INLINE void dot(const int bits, const int count, const int tokens, const vi 
 #else
 /* Without vpdpbusd, products of bytes meet in 16 bits first: two to a lane, as many registers c as fit. 4-bit codes leave room for 8 such sums
  * (8 * 2 * 15 * 127 < 2^15), 5-bit ones for 4, 6-bit ones for 2. 8-bit codes are taken as signed numbers, code - 128: one sum is at most
- * 2 * 128 * 127 < 2^15. Their zero point is then off already, and start is not used. */
+ * 2 * 128 * 127 < 2^15. Their zero point is then off already (see `dot`). */
 typedef int16_t vs __attribute__((vector_size(LLS_VF * 4)));
 
 #if defined(__AVX2__)
@@ -150,11 +157,10 @@ LLS_INLINE vi sum_halves(vs v) {
 }
 #endif
 
-LLS_INLINE void dot(const int bits, const int count, const int tokens, const vi *code, const int8_t *x, const vi *start, vi *a) {
+LLS_INLINE void dot_plane(const int bits, const int count, const int tokens, const vi *code, const int8_t *x, vi *a) {
     const int run = bits == 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
 #pragma GCC unroll 4
     for (int t = 0; t < tokens; t++) {
-        a[t] = bits == 8 ? vi_set1(0) : start[t];
 #pragma GCC unroll 8
         for (int c = 0; c < count; c += run) {
             vs sum = {0};
@@ -165,6 +171,21 @@ LLS_INLINE void dot(const int bits, const int count, const int tokens, const vi 
     }
 }
 #endif
+
+/* a[t] = start[t] + code . (128 * high[t] + low[t]), where start is -zero * sum(q) unless the codes are signed already. `low` lies `plane` bytes behind x. */
+LLS_INLINE void dot(const int bits, const int count, const int tokens, const vi *code, const int8_t *x, const int64_t plane, const vi *start, vi *a) {
+#if defined(__AVX512F__)
+    const bool signed_codes = false;
+#else
+    const bool signed_codes = bits == 8;
+#endif
+#pragma GCC unroll 4
+    for (int t = 0; t < tokens; t++) a[t] = vi_set1(0);
+    dot_plane(bits, count, tokens, code, x, a);
+#pragma GCC unroll 4
+    for (int t = 0; t < tokens; t++) a[t] = signed_codes ? a[t] << PLANE_BITS : (a[t] << PLANE_BITS) + start[t];
+    dot_plane(bits, count, tokens, code, x + plane, a);
+}
 
 /* ---- Tiles ---- */
 
@@ -178,6 +199,7 @@ LLS_INLINE void prefetch_group(const lls_dtype dtype, const uint8_t *codes, cons
 LLS_INLINE void tile_i8(const lls_dtype dtype, const int tiles, const int tokens, const uint8_t *base, int64_t tile_bytes, int64_t k, const uint8_t *act,
                         float *out) {
     const lls__planes planes = lls__tile_planes(dtype, k);
+    const int64_t plane = (int64_t)LLS__GROUP * tokens;
     const int together = tokens < 4 ? tokens : 4, bits = lls__tile_code_bits(dtype);
     const int code_bytes = lls__tile_code_bytes(dtype), high_bytes = lls__tile_high_bytes(dtype);
     const int scale_bytes = lls__tile_scale_bytes(dtype) / (lls__block_elems(dtype) / LLS__GROUP);
@@ -187,7 +209,7 @@ LLS_INLINE void tile_i8(const lls_dtype dtype, const int tiles, const int tokens
         for (int i = 0; i < tiles * tokens; i++) acc[i / tokens][i % tokens] = vf_set1(0);
         for (int64_t g = 0; g < k / LLS__GROUP; g++) {
             const int8_t *q = (const int8_t *)act + g * group_bytes(dtype) * tokens;
-            const float *dx = (const float *)(q + LLS__GROUP * tokens), *offset = dx + tokens;
+            const float *dx = (const float *)(q + PLANES * LLS__GROUP * tokens), *offset = dx + tokens;
 #pragma GCC unroll 2
             for (int i = 0; i < tiles; i++) {
                 const uint8_t *codes = base + i * tile_bytes + g * code_bytes, *high = base + i * tile_bytes + planes.high + g * high_bytes;
@@ -206,10 +228,10 @@ LLS_INLINE void tile_i8(const lls_dtype dtype, const int tiles, const int tokens
                     }
                     const int8_t *x = q + t0 * LLS__GROUP;
                     if (dtype == LLS_Q6_K) {
-                        dot(bits, 4, together, code, x, start[0], a[0]);
-                        dot(bits, 4, together, code + 4, x + 16, start[1], a[1]);
+                        dot(bits, 4, together, code, x, plane, start[0], a[0]);
+                        dot(bits, 4, together, code + 4, x + 16, plane, start[1], a[1]);
                     } else {
-                        dot(bits, 8, together, code, x, start[0], a[0]);
+                        dot(bits, 8, together, code, x, plane, start[0], a[0]);
                     }
 #pragma GCC unroll 4
                     for (int t = 0; t < together; t++) {
@@ -238,7 +260,7 @@ LLS_INLINE void tile_i8(const lls_dtype dtype, const int tiles, const int tokens
         prepare_tokens(dtype, args, m, width, act);                                                                          \
     }                                                                                                                        \
     static const lls__tile_math name = {                                                                                     \
-        .weight = dtype, .act_elems = LLS__GROUP, .act_bytes = dtype == LLS_Q6_K ? 44 : 40, .prepare = name##_prepare, .kernel = LLS_TILE_NAMES(name)};
+        .weight = dtype, .act_elems = LLS__GROUP, .act_bytes = PLANES * LLS__GROUP + (dtype == LLS_Q6_K ? 12 : 8), .prepare = name##_prepare, .kernel = LLS_TILE_NAMES(name)};
 
 MATH(q4_0, LLS_Q4_0)
 MATH(q4_1, LLS_Q4_1)
