@@ -6,6 +6,7 @@
     X(rmsnorm) \
     X(layernorm) \
     X(gemm) \
+    X(linear) \
     X(rope) \
     X(kv_write) \
     X(attn_prefill) \

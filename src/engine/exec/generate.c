@@ -50,7 +50,9 @@ lls_status lls_generate(lls_engine *engine, const lls_request *request, lls_text
         return lls__fail(LLS_ERR_MEMORY, "generate: out of memory");
     }
     stream s = {.on_text = on_text, .user = user};
-    lls__detok_init(&s.detok, model->tokenizer, request->prompt_tokens ? LLS__DETOK_CONTINUE : 0);
+    // Behind text, a space that begins the answer is the answer's own; behind a control token a SentencePiece vocabulary put it there.
+    bool continues = request->prompt_tokens && !lls__token_is_control(model->tokenizer, request->prompt[request->prompt_tokens - 1]);
+    lls__detok_init(&s.detok, model->tokenizer, continues ? LLS__DETOK_CONTINUE : 0);
     lls_generate_result outcome = {.prompt_tokens = (int64_t)(request->prompt_tokens ? request->prompt_tokens : 1)};
     lls_status status = run(engine, id, events, capacity, &s, &outcome);
     free(s.text.data);
