@@ -11,6 +11,8 @@
  * them a plane beside 3 or 4 of fp32. One token reads weights at memory speed; 16 tokens share each unpacked group.
  *
  * The sums of a group are exact integers below 2^28, and groups are added in the order of k: every level with FMA gives the same bits. */
+#include <float.h>
+
 #include "ops/linear/linear_cpu.h"
 
 /* ---- Activations. A token tile of T tokens, per group of 32:  i8 high[T][32];  i8 low[T][32];  f32 dx[T];  offset[T] (one or, for Q6_K, two i32 or f32). ---- */
@@ -49,7 +51,7 @@ static inline int32_t lanes_sum(vi v) {
 }
 
 /* Rounds 32 elements to q = nearest(x * Q_MAX / max|x|), in two planes; returns max|x| / Q_MAX, and the sums of q over both halves in sum[2].
- * Groups below 2^-110 count as zero (Q_MAX / max would overflow). A group that holds inf or NaN gets the scale NaN: it cannot be rounded. */
+ * Groups below 2^-110 count as zero (Q_MAX / max would overflow). A group that holds infinity or NaN cannot be rounded: its scale is NaN. */
 LLS_INLINE float quantise_group(lls_dtype dtype, const void *x, int64_t i, int8_t *high, int8_t *low, int32_t sum[2]) {
     enum { VECTORS = LLS__GROUP / LLS_VF };
     vf v[VECTORS];
@@ -60,14 +62,19 @@ LLS_INLINE float quantise_group(lls_dtype dtype, const void *x, int64_t i, int8_
         vi magnitude = (vi)v[n] & 0x7fffffff;
         bits = (vi)vf_select(magnitude > bits, (vf)magnitude, (vf)bits);
     }
-    float max = lls__f32_from_bits((uint32_t)lanes_max(bits));
-    float inverse = max > 0x1p-110f ? (float)Q_MAX / max : 0.0f;
-    const vf magic = vf_set1(0x1.8p23f); // adding it leaves the nearest integer in the low mantissa bits
+    const float max = lls__f32_from_bits((uint32_t)lanes_max(bits));
+    if (!(max > 0x1p-110f && max <= FLT_MAX)) {
+        memset(high, 0, LLS__GROUP);
+        memset(low, 0, LLS__GROUP);
+        sum[0] = sum[1] = 0;
+        return max <= FLT_MAX ? 0.0f : NAN;
+    }
+    const vf inverse = vf_set1((float)Q_MAX / max), magic = vf_set1(0x1.8p23f); // adding magic leaves the nearest integer in the low mantissa bits
     typedef int8_t bytes __attribute__((vector_size(LLS_VF)));
     vi half[2] = {vi_set1(0), vi_set1(0)};
 #pragma GCC unroll 8
     for (int n = 0; n < VECTORS; n++) {
-        vi rounded = (vi)(v[n] * vf_set1(inverse) + magic) - (vi)magic;
+        vi rounded = (vi)(v[n] * inverse + magic) - (vi)magic;
         vi upper = (rounded + (1 << (PLANE_BITS - 1))) >> PLANE_BITS;
         bytes high_bytes = __builtin_convertvector(upper, bytes), low_bytes = __builtin_convertvector(rounded - (upper << PLANE_BITS), bytes);
         memcpy(high + n * LLS_VF, &high_bytes, sizeof high_bytes);
@@ -75,8 +82,7 @@ LLS_INLINE float quantise_group(lls_dtype dtype, const void *x, int64_t i, int8_
         half[n * 2 / VECTORS] += rounded;
     }
     sum[0] = lanes_sum(half[0]), sum[1] = lanes_sum(half[1]);
-    if (!(max <= 0x1.fffffep127f)) return NAN;
-    return max > 0x1p-110f ? max / (float)Q_MAX : 0.0f;
+    return max / (float)Q_MAX;
 }
 
 static inline void put_i32(void *p, int32_t value) {
