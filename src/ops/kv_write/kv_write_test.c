@@ -90,13 +90,13 @@ static lls_tensor k01_slice(const lls_tensor *qkv, int part) {
     return t;
 }
 
-static caches k01_caches(th *h) {
+static caches k01_caches(th *h, double tol) {
     static uint8_t old[K01_PAGES * K01_PAGE * K01_HEADS * K01_WIDTH * 2];
     memset(old, 0xA5, sizeof old);
     int64_t shape[] = {K01_PAGES, K01_PAGE, K01_HEADS, K01_WIDTH};
     caches c = {th_data(h, LLS_F16, 4, shape, old), th_data(h, LLS_F16, 4, shape, old)};
-    th_also_output(h, "k_cache", &c.k, 0);
-    th_also_output(h, "v_cache", &c.v, 0);
+    th_also_output(h, "k_cache", &c.k, tol);
+    th_also_output(h, "v_cache", &c.v, tol);
     return c;
 }
 
@@ -106,7 +106,7 @@ static void k01(th *h, const void *param) {
     static const int64_t slots[K01_TOKENS] = {5, -1, 15, 16, 31, -1, 0};
     lls_tensor qkv = th_filled(h, LLS_F16, 2, (int64_t[]){K01_TOKENS, (K01_QUERIES + 2 * K01_HEADS) * K01_WIDTH}, NULL, th_hash, NULL);
     lls_tensor k = k01_slice(&qkv, 1), v = k01_slice(&qkv, 2), slot_tensor = th_data(h, LLS_I64, 1, (int64_t[]){K01_TOKENS}, slots);
-    caches c = k01_caches(h);
+    caches c = k01_caches(h, 0);
     lls_kv_write_args args = base_args(h, &k, &v, &c, &slot_tensor);
     if (!th_ok(h, lls_kv_write(h->ctx, &args, h->stream))) return;
     const int64_t row = K01_HEADS * K01_WIDTH;
@@ -130,7 +130,7 @@ static void bad_slots(th *h, const void *param) {
     const int64_t row = K01_HEADS * K01_WIDTH;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         lls_tensor slots = th_data(h, LLS_I64, 1, (int64_t[]){2}, (int64_t[]){3, bad[i]});
-        caches c = k01_caches(h);
+        caches c = k01_caches(h, -1); // the reference refuses where CUDA skips: nothing to compare
         lls_kv_write_args args = base_args(h, &k, &v, &c, &slots);
         lls_status status = lls_kv_write(h->ctx, &args, h->stream);
         if (h->device.type == LLS_CPU) {
@@ -139,9 +139,6 @@ static void bad_slots(th *h, const void *param) {
             th_expect_error(h, status, LLS_ERR_ARGUMENT, part);
             continue;
         }
-        // The reference's outputs are those of a refused call; say here what is right instead.
-        th_also_output(h, "k_cache", &c.k, -1);
-        th_also_output(h, "v_cache", &c.v, -1);
         if (!th_ok(h, status)) return;
         for (int64_t slot = 0; slot < capacity; slot++) {
             for (int64_t e = 0; e < row; e += 71) th_expect_near(h, &c.v, slot * row + e, slot == 3 ? th_value(h, &v, e) : -0x1.694p-6, 0);
