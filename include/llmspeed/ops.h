@@ -301,15 +301,16 @@ LLS_API lls_status lls_gated_act(lls_ctx *ctx, const lls_gated_act_args *args, l
  * Picks one token a row. In this order: repetition penalty (logit > 0: divided, else multiplied, once for each distinct id in history),
  * temperature, top-k, top-p (the smallest set, by falling probability, whose mass among what top-k kept reaches top_p; at least one token),
  * min-p (tokens under min_p times the best one's probability go), then a draw. Equal probabilities rank by index, lowest first. NaN logits count as -inf,
- * and -inf is never chosen.
- * The draw is the Gumbel-max trick, argmax(logit/T + g(seed, step, id)), so a row's result depends on its own seed and step alone, not on its batch-mates.
+ * which is never chosen; +inf counts as the largest finite fp32.
+ * The draw is the Gumbel-max trick, argmax(logit/T + g(seed, step, id)), so a row's result depends on its own seed and step alone, not on its batch-mates,
+ * and is the same on the CPU and on CUDA for the same logits (but where top_p or min_p meet a token's probability to within some 1e-12).
  * logits [batch, vocab] float dtype, unit inner stride (columns past vocab are never read); per-row parameters [batch] on the same device, each may be NULL for its default:
  * temperature f32 (0, or below 1e-4: greedy; default 0), top_k i32 (0: off), top_p f32 (1: off; 0: the best token alone), min_p f32 (0: off),
  * repetition_penalty f32 (1: off), seed i64 (0), step i64 (0: the count of tokens drawn so far, so that each draw differs).
- * history [batch, max_history] i32 with history_lens [batch] i32: ids for the penalty; ids outside the vocabulary are ignored.
+ * history [batch, max_history] i32, unit inner stride, with history_lens [batch] i32: ids for the penalty; ids outside the vocabulary are ignored.
  * out_ids [batch] i32; out_probs [batch] f32 or NULL: the chosen token's probability in the final distribution (1 for greedy).
- * A row without any logit above -inf gives id -1, probability 0. Impossible parameters (temperature < 0 or NaN, top_k < 0, top_p or min_p outside [0, 1],
- * penalty <= 0, a negative history length): CPU LLS_ERR_ARGUMENT naming row and value; CUDA id -1 for that row.
+ * A row without any logit above -inf gives id -1, probability 0. Impossible parameters (temperature < 0, top_k < 0, top_p or min_p outside [0, 1],
+ * penalty <= 0, NaN or infinity in any of these, a history length outside [0, max_history]): CPU LLS_ERR_ARGUMENT naming row and value; CUDA id -1 for that row.
  * Sources: Holtzman et al. 2019 (top-p); Keskar et al. 2019 (repetition penalty); Gumbel 1954, Maddison et al. 2014 (the draw). */
 typedef struct lls_sample_args {
     size_t struct_size;

@@ -12,7 +12,8 @@
     X(attn_prefill) \
     X(attn_decode) \
     X(attn_merge) \
-    X(gated_act)
+    X(gated_act) \
+    X(sample)
 
 #define DECLARE(name) extern const lls__op lls__op_##name;
 #define ENTRY(name) &lls__op_##name,

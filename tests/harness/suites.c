@@ -11,7 +11,8 @@
     X(attn_prefill) \
     X(attn_decode) \
     X(attn_merge) \
-    X(gated_act)
+    X(gated_act) \
+    X(sample)
 
 #define DECLARE(op) extern const th_suite th_suite_##op;
 #define ENTRY(op) &th_suite_##op,
