@@ -192,7 +192,8 @@ LLS_API lls_status lls_kv_write(lls_ctx *ctx, const lls_kv_write_args *args, lls
  * Causal is aligned bottom-right: row i sees j <= i'. window_left = W: j >= i' - W (the current key and W before it); window_right = W: j <= i' + W;
  * -1 is unlimited. Query head h reads KV head h / (num_heads / num_kv_heads). lse is natural log over the same terms, sink included.
  * A row that sees nothing gives 0, with lse -inf (or the sink). q, k, v have one float dtype in prefill; in decode the cache may have another one than q;
- * out has q's dtype. lse f32. head_dim and head_dim_v up to 256; on CUDA multiples of 8. Unit inner stride; all other strides free. */
+ * out has q's dtype. lse f32. head_dim and head_dim_v 1 to 256; of the CUDA rungs only the naive one takes what is not a multiple of 8. Unit inner stride;
+ * all other strides free. What a row does not see cannot harm it, NaN included. A sequence's bits do not depend on its batch-mates. */
 typedef struct lls_attn_mask {
     bool causal;
     int32_t window_left;  /* -1: unlimited; LLS_ATTN_*_ARGS_INIT sets -1 */
@@ -215,7 +216,7 @@ typedef struct lls_attn_score {
  *         lse [batch, num_heads, q_len].
  * Varlen: q [total_q, num_heads, head_dim], k [total_kv, ...], v, out [total_q, ...], lse [num_heads, total_q], with cu_seqlens_q, cu_seqlens_kv
  *         [batch + 1] i32, non-decreasing from 0, and max_q_len. Zero lengths are allowed. Rows past the last sequence are not written.
- *         Bad cu_seqlens: CPU LLS_ERR_ARGUMENT; CUDA clips each sequence to the tensors.
+ *         Bad cu_seqlens or a max_q_len below the longest: CPU LLS_ERR_ARGUMENT; CUDA clips each sequence to the tensors and to max_q_len rows.
  * Source: Vaswani et al. 2017; online softmax Milakov and Gimelshein 2018; Dao et al. 2022, "FlashAttention". */
 typedef struct lls_attn_prefill_args {
     size_t struct_size;
@@ -242,7 +243,8 @@ LLS_API lls_status lls_attn_prefill(lls_ctx *ctx, const lls_attn_prefill_args *a
  * [batch, max_pages] i32; v_cache likewise with head_dim_v. kv_lens [batch] i32 counts the keys of each sequence, its new ones included.
  * Slots at and past kv_len, page-table entries past ceil(kv_len / page_size), and pages nobody names may hold anything, NaN included.
  * A kv_len past the cache, or a page id out of the pool inside the used range: CPU LLS_ERR_ARGUMENT, nothing written; CUDA: that sequence's rows are NaN.
- * q_len 0 and kv_len 0 are allowed. num_splits cuts the keys into parts that are merged (Dao 2023, "Flash-Decoding"); 0 lets the library choose. */
+ * q_len 0 and kv_len 0 are allowed. num_splits cuts the keys into parts that are merged (Dao et al. 2023, "Flash-Decoding"); 0 lets the library choose. The CPU
+ * cuts long sequences by itself, whatever num_splits says. */
 typedef struct lls_attn_decode_args {
     size_t struct_size;
     lls_attn_mask mask; /* causal among the new queries: LLS_ATTN_DECODE_ARGS_INIT leaves it off, which is right for q_len 1 only */
@@ -267,7 +269,8 @@ LLS_API lls_status lls_attn_decode_workspace(lls_ctx *ctx, const lls_attn_decode
 /* ---- attn_merge -----------------------------------------------------------------------------
  * Merges attention over two disjoint sets of keys: lse = ln(e^lse_a + e^lse_b), out = e^(lse_a - lse) a + e^(lse_b - lse) b.
  * a, b, out [tokens, num_heads, head_dim] of one float dtype; lse_a, lse_b, lse [tokens, num_heads] f32, any strides but unit inner stride of a, b, out
- * (attn_prefill's lse is this with strides exchanged). lse may be NULL. A state with lse -inf is empty: its values are not read. out, lse may be a, lse_a. */
+ * (attn_prefill's lse is this with strides exchanged). lse may be NULL. A state with lse -inf is empty: its values are not read, and the other passes through
+ * bit for bit. out may be a or b, lse may be lse_a or lse_b. */
 typedef struct lls_attn_merge_args {
     size_t struct_size;
     const lls_tensor *a;

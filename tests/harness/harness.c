@@ -221,11 +221,17 @@ void th_expect_error(th *h, lls_status got, lls_status want, const char *part) {
     h->state->error_case = true;
 }
 
-double th_value(th *h, const lls_tensor *t, int64_t index) {
+// The view in the buffer's host image, which is brought up to date.
+static lls_tensor refreshed(th *h, const lls_tensor *t) {
     th_buffer *b = th_find(h, t);
     th_refresh(h, b);
     lls_tensor host = *t;
     host.data = b->host + ((char *)t->data - (char *)b->device);
+    return host;
+}
+
+double th_value(th *h, const lls_tensor *t, int64_t index) {
+    lls_tensor host = refreshed(h, t);
     return host_get(&host, element_offset(t, index));
 }
 
@@ -236,8 +242,9 @@ void th_expect_near(th *h, const lls_tensor *t, int64_t index, double want, doub
 }
 
 void th_expect_bits_equal(th *h, const lls_tensor *a, const lls_tensor *b) {
+    lls_tensor host_a = refreshed(h, a), host_b = refreshed(h, b);
     for (int64_t i = 0, n = lls_tensor_numel(a); i < n; i++) {
-        double x = th_value(h, a, i), y = th_value(h, b, i);
+        double x = host_get(&host_a, element_offset(a, i)), y = host_get(&host_b, element_offset(b, i));
         if (memcmp(&x, &y, sizeof x)) {
             th_fail(h, "element %lld: %.9g and %.9g should have equal bits", (long long)i, x, y);
             return;
