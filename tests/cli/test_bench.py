@@ -1,0 +1,68 @@
+"""bench op and bench model: what they print, and that results are well-formed."""
+
+import json
+
+import pytest
+
+from conftest import ARGUMENT, run
+
+
+def test_bench_op(tmp_path):
+    path = tmp_path / "rmsnorm.json"
+    result = run("bench", "op", "--op", "rmsnorm", "--case", "SmolLM2", "--seconds", "0.01", "--device", "cpu", "--json", path)
+    assert result.code == 0, result.err
+    found = json.loads(path.read_text())
+    assert found["ceilings"]["read_tbps"] > 0 and found["date"] and len(found["sources_sha256"]["rmsnorm"]) == 64
+    rows = found["rows"]
+    assert {row["variant"] for row in rows} >= {"cpu_portable"}
+    for row in rows:
+        assert row["op"] == "rmsnorm" and row["us"] > 0 and row["error"] <= 1
+        assert row["best_us"] <= row["us"] <= row["p95_us"]
+        assert set(row["params"]) == {"rows", "hidden"}
+    cases = {(row["case"], row["dtype"], *row["params"].values()) for row in rows}
+    assert sum(row["chosen"] for row in rows) == len(cases)  # one choice a case
+
+
+def test_bench_op_on_one_variant():
+    result = run("bench", "op", "-o", "rmsnorm", "-v", "ref", "-c", "SmolLM2", "--seconds", "0.001", "--device", "cpu")
+    assert result.code == 0
+    assert "*ref" in result.out and "cpu_portable" not in result.out
+
+
+@pytest.mark.parametrize("args", [["-o", "fft"], ["-o", "rmsnorm", "-v", "99_magic"], ["-c", "no such case"]])
+def test_bench_op_of_nothing(args):
+    result = run("bench", "op", "--device", "cpu", *args)
+    assert result.code == ARGUMENT and args[-1] in result.err
+
+
+def test_bench_op_result_that_cannot_be_written():
+    result = run("bench", "op", "-o", "rmsnorm", "-v", "cpu_portable", "-c", "SmolLM2", "--seconds", "0.001", "--device", "cpu",
+                 "--json", "/nowhere/x.json")
+    assert result.code == 1 and "/nowhere/x.json" in result.err
+
+
+def bench_model(model, *args):
+    return run("bench", "model", "-m", model, "--device", "cpu", "-p", "16", "-n", "8", "-r", "2", *args)
+
+
+def test_bench_model(tiny):
+    result = bench_model(tiny)
+    assert result.code == 0, result.err
+    assert "prefill 16" in result.out and "decode 8" in result.out
+
+
+def test_bench_model_json(tiny):
+    found = bench_model(tiny, "--json", "--depth", "4", "-t", "1").json
+    assert found["threads"] == 1 and found["depth"] == 4
+    for test, unit in (("prefill", "s"), ("decode", "ms")):
+        figures = found[test]
+        assert figures["tokens_per_s"] > 0
+        assert figures[f"best_{unit}"] <= figures[f"median_{unit}"] <= figures[f"p95_{unit}"]
+    assert found["bytes_per_token"] > 0 and found["machine_gbps"] > 0 and 0 < found["decode"]["floor_share"]
+    assert "decode" not in bench_model(tiny, "--json", "-n", "0").json
+    assert "prefill" not in bench_model(tiny, "--json", "-p", "0").json
+
+
+def test_bench_model_context(tiny):
+    result = bench_model(tiny, "--context", "8")
+    assert result.code == 6 and "8" in result.err
