@@ -30,8 +30,8 @@ typedef struct bench_suite {
 
 /* ---- For suites ------------------------------------------------------------------------------ */
 
-/* One more case. The name says model and phase: "Llama-3-8B down, decode". */
-void bench_case(bench *b, const char *name, lls_dtype dtype, bench_make make, const void *params);
+/* One more case, shown as "Llama-3-8B down, decode". */
+void bench_case(bench *b, const char *model, const char *phase, lls_dtype dtype, bench_make make, const void *params);
 
 /* ---- For case functions; tensors are contiguous and live as long as the case -------------------- */
 

@@ -155,11 +155,20 @@ static bool wanted(const bench *b, const lls_variant_info *v) {
     return b->options->variant ? strcmp(v->variant, b->options->variant) == 0 : strcmp(v->variant, "ref") != 0;
 }
 
-void bench_case(bench *b, const char *name, lls_dtype dtype, bench_make make, const void *params) {
+static bool any_wanted(const bench *b) {
+    lls_variant_info v;
+    for (int32_t i = 0; lls_variant_at(i, &v); i++) {
+        if (wanted(b, &v)) return true;
+    }
+    return false;
+}
+
+void bench_case(bench *b, const char *model, const char *phase, lls_dtype dtype, bench_make make, const void *params) {
     lls_variant_info v;
     copies c;
-    if (b->fatal || (b->options->match && !strstr(name, b->options->match))) return;
-    b->row = (bench_row){.op = b->suite->op, .name = name, .dtype = lls_dtype_name(dtype)};
+    snprintf(b->name, sizeof b->name, "%s, %s", model, phase);
+    if (b->fatal || (b->options->match && !strstr(b->name, b->options->match)) || !any_wanted(b)) return;
+    b->row = (bench_row){.op = b->suite->op, .name = b->name, .dtype = lls_dtype_name(dtype)};
     lls_status status = make_copies(b, &c, make, params);
     if (!status) status = b->suite->call(b->oracle_ctx, c.oracle->args, "ref", NULL);
     bool chosen = false;

@@ -15,8 +15,13 @@ static const bench_model bench_models[] = {
 };
 enum { BENCH_NUM_MODELS = sizeof bench_models / sizeof *bench_models };
 
-/* Tokens a call: one sequence decoding, a batch of them, a prompt. */
-static const int64_t bench_tokens[] = {1, 16, 512};
-enum { BENCH_NUM_TOKENS = sizeof bench_tokens / sizeof *bench_tokens };
+/* One sequence decoding, a batch of them, a prompt. */
+typedef struct bench_phase {
+    const char *name;
+    int64_t tokens;
+} bench_phase;
+
+static const bench_phase bench_phases[] = {{"decode", 1}, {"batch", 16}, {"prompt", 512}};
+enum { BENCH_NUM_PHASES = sizeof bench_phases / sizeof *bench_phases };
 
 #endif

@@ -20,7 +20,8 @@ struct bench {
     const bench_options *options;
     const bench_suite *suite;
     lls_ctx *device_ctx, *oracle_ctx;
-    int32_t selected; /* cases that ran */
+    char name[96];     /* of the case */
+    int32_t selected;  /* rows that ran */
     lls_status fatal; /* ends the run: not a matter of one variant */
 
     /* of the set under construction */

@@ -25,7 +25,7 @@ def test_inspect_json(tiny):
     assert tokens["array"] and tokens["count"] >= len(tokens["first"]) > 0
     tensors = {tensor["name"]: tensor for tensor in found["tensors"]}
     embedding = tensors["token_embd.weight"]
-    assert embedding["shape"][0] == tokens["count"]
+    assert embedding["shape"][0] >= tokens["count"]
     assert max(t["offset"] + t["bytes"] for t in tensors.values()) <= found["file_bytes"]
 
 

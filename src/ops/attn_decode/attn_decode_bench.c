@@ -53,7 +53,7 @@ static void cases(bench *b) {
     for (int m = 0; m < BENCH_NUM_MODELS; m++) {
         for (int i = 0; i < 4; i++) {
             params p = {batches[i / 2], lengths[i % 2], &bench_models[m]};
-            bench_case(b, bench_models[m].name, LLS_F16, make, &p);
+            bench_case(b, bench_models[m].name, i / 2 ? "batch" : "decode", LLS_F16, make, &p);
         }
     }
 }

@@ -37,11 +37,11 @@ static void make(bench *b, const void *param) {
 static void cases(bench *b) {
     for (int m = 0; m < BENCH_NUM_MODELS; m++) {
         params p = {512, &bench_models[m], LLS_F32};
-        bench_case(b, bench_models[m].name, p.dtype, make, &p);
+        bench_case(b, bench_models[m].name, "prompt", p.dtype, make, &p);
         p.dtype = LLS_BF16;
-        bench_case(b, bench_models[m].name, p.dtype, make, &p);
+        bench_case(b, bench_models[m].name, "prompt", p.dtype, make, &p);
         p.q_len = 4096;
-        if (bench_is_cuda(b)) bench_case(b, bench_models[m].name, p.dtype, make, &p);
+        if (bench_is_cuda(b)) bench_case(b, bench_models[m].name, "prompt", p.dtype, make, &p);
     }
 }
 

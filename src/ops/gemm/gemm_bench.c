@@ -27,15 +27,15 @@ static void make(bench *b, const void *param) {
 static void cases(bench *b) {
     for (int d = 0; d < 2; d++) {
         params square = {1024, 1024, 1024, d ? LLS_BF16 : LLS_F32};
-        bench_case(b, "square", square.dtype, make, &square);
+        bench_case(b, "square", "prompt", square.dtype, make, &square);
         for (int m = 0; m < BENCH_NUM_MODELS; m++) {
             params p = {512, bench_models[m].ffn, bench_models[m].hidden, square.dtype};
-            bench_case(b, m ? "Llama-3-8B up, prompt" : "SmolLM2-135M up, prompt", p.dtype, make, &p);
+            bench_case(b, m ? "Llama-3-8B up" : "SmolLM2-135M up", "prompt", p.dtype, make, &p);
         }
     }
     if (!bench_is_cuda(b)) return;
     params large = {8192, 8192, 8192, LLS_BF16}; // a GPU is not busy with less
-    bench_case(b, "square", large.dtype, make, &large);
+    bench_case(b, "square", "prompt", large.dtype, make, &large);
 }
 
 const bench_suite bench_suite_gemm = {"gemm", call, cases};

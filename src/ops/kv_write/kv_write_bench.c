@@ -40,9 +40,9 @@ static void make(bench *b, const void *param) {
 
 static void cases(bench *b) {
     for (int m = 0; m < BENCH_NUM_MODELS; m++) {
-        for (int t = 0; t < BENCH_NUM_TOKENS; t++) {
-            params p = {bench_tokens[t], &bench_models[m], LLS_F16};
-            bench_case(b, bench_models[m].name, p.dtype, make, &p);
+        for (int t = 0; t < BENCH_NUM_PHASES; t++) {
+            params p = {bench_phases[t].tokens, &bench_models[m], LLS_F16};
+            bench_case(b, bench_models[m].name, bench_phases[t].name, p.dtype, make, &p);
         }
     }
 }

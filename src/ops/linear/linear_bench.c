@@ -29,7 +29,7 @@ static void make(bench *b, const void *param) {
     bench_cost(b, bench_bytes(p->dtype, p->n * p->k) + bench_bytes(x_dtype, p->m * (p->k + p->n)), 2.0 * (double)p->m * (double)p->n * (double)p->k);
 }
 
-static void model_cases(bench *b, const bench_model *model, lls_dtype dtype, int64_t m) {
+static void model_cases(bench *b, const bench_model *model, lls_dtype dtype, const bench_phase *phase) {
     int64_t qkv = (model->num_heads + 2 * model->num_kv_heads) * model->head_dim;
     const struct { const char *name; int64_t n, k; } layers[] = {
         {"qkv", qkv, model->hidden},
@@ -40,9 +40,9 @@ static void model_cases(bench *b, const bench_model *model, lls_dtype dtype, int
     for (int i = 0; i < 4; i++) {
         char name[48];
         snprintf(name, sizeof name, "%s %s", model->name, layers[i].name);
-        params p = {m, layers[i].n, layers[i].k, dtype};
-        if (m == 512 && i == 3) continue; // the head sees one row of a prompt
-        if (p.k % lls_dtype_block_elems(dtype) == 0) bench_case(b, name, dtype, make, &p);
+        params p = {phase->tokens, layers[i].n, layers[i].k, dtype};
+        if (phase->tokens == 512 && i == 3) continue; // the head sees one row of a prompt
+        if (p.k % lls_dtype_block_elems(dtype) == 0) bench_case(b, name, phase->name, dtype, make, &p);
     }
 }
 
@@ -50,7 +50,7 @@ static void cases(bench *b) {
     static const lls_dtype dtypes[] = {LLS_Q4_1, LLS_Q8_0, LLS_Q4_K, LLS_Q6_K, LLS_BF16};
     for (int m = 0; m < BENCH_NUM_MODELS; m++) {
         for (int d = 0; d < 5; d++) {
-            for (int t = 0; t < BENCH_NUM_TOKENS; t++) model_cases(b, &bench_models[m], dtypes[d], bench_tokens[t]);
+            for (int t = 0; t < BENCH_NUM_PHASES; t++) model_cases(b, &bench_models[m], dtypes[d], &bench_phases[t]);
         }
     }
 }

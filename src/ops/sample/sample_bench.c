@@ -35,7 +35,7 @@ static void cases(bench *b) {
     for (int m = 0; m < BENCH_NUM_MODELS; m++) {
         for (int i = 0; i < 4; i++) {
             params p = {i / 2 ? 16 : 1, bench_models[m].vocab, i % 2 == 0};
-            bench_case(b, p.greedy ? "greedy" : "top-k 40, top-p 0.95", LLS_F32, make, &p);
+            bench_case(b, p.greedy ? "greedy" : "top-k 40, top-p 0.95", i / 2 ? "batch" : "decode", LLS_F32, make, &p);
         }
     }
 }
