@@ -8,5 +8,8 @@ configure_package_config_file(cmake/llmspeedConfig.cmake.in ${PROJECT_BINARY_DIR
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/llmspeedConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/llmspeedConfig.cmake ${PROJECT_BINARY_DIR}/llmspeedConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/llmspeed)
+# Relative to the .pc file, so that `cmake --install --prefix` and moved trees work.
+file(RELATIVE_PATH LLS_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" LLS_PC_TO_PREFIX ${LLS_PC_TO_PREFIX})
 configure_file(cmake/llmspeed.pc.in ${PROJECT_BINARY_DIR}/llmspeed.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/llmspeed.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

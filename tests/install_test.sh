@@ -54,12 +54,12 @@ echo "$soname exports $(wc -l <"$scratch/exported") functions, $(wc -l <"$scratc
 for header in "$prefix"/include/llmspeed/*.h; do
     name=llmspeed/$(basename "$header")
     for form in "$cc -x c -std=c11" "$cxx -x c++ -std=c++17"; do
-        printf '#include <%s>\n#include <%s>\n' "$name" "$name" |
+        printf '#include <%s>\n#include <%s>\nextern int not_empty;\n' "$name" "$name" |
             $form -Wall -Wextra -Werror -pedantic -I"$prefix/include" -fsyntax-only - || fail "$name does not compile alone: $form"
     done
 done
 # The initialisers too, which are macros and so compile only where they are used.
-sed -n 's/^#define \(LLS_[A-Z0-9_]*_INIT\) .*/\1/p' "$prefix"/include/llmspeed/*.h | while read -r macro; do
+sed -n 's/^#define \(LLS_[A-Z0-9_]*_INIT\) .*/\1/p' "$prefix"/include/llmspeed/*.h | sort -u | while read -r macro; do
     type=$(echo "$macro" | tr 'A-Z' 'a-z' | sed 's/_init$//')
     echo "static $type v_$type = $macro;"
     echo "size_t s_$type(void);"
