@@ -1,4 +1,6 @@
 /* sample: the bench models' vocabularies, greedy and with temperature, top-k and top-p. */
+#include <stdio.h>
+
 #include "bench/bench.h"
 #include "bench/shapes.h"
 
@@ -35,7 +37,9 @@ static void cases(bench *b) {
     for (int m = 0; m < BENCH_NUM_MODELS; m++) {
         for (int i = 0; i < 4; i++) {
             params p = {i / 2 ? 16 : 1, bench_models[m].vocab, i % 2 == 0};
-            bench_case(b, p.greedy ? "greedy" : "top-k 40, top-p 0.95", i / 2 ? "batch" : "decode", LLS_F32, make, &p);
+            char name[64];
+            snprintf(name, sizeof name, "%s %s", bench_models[m].name, p.greedy ? "greedy" : "top-k top-p");
+            bench_case(b, name, i / 2 ? "batch" : "decode", LLS_F32, make, &p);
         }
     }
 }
