@@ -41,6 +41,7 @@ void cli_speed_print(const cli_speed *s) {
             fprintf(stderr, ": %.0f %% of the %.1f GB/s that this %s", 100 * s->decode_bandwidth / s->bandwidth,
                     1e-9 * s->bandwidth, s->device.type == LLS_CUDA ? "GPU copies at" : "machine reads at");
             if (s->device.type == LLS_CPU) fprintf(stderr, ", %d thread%s", s->threads, s->threads == 1 ? "" : "s");
+            if (s->decode_bandwidth > s->bandwidth) fputs(" (a cache serves part of them)", stderr);
         }
         fputc('\n', stderr);
     }
