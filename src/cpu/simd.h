@@ -203,10 +203,14 @@ LLS_INLINE vf vf_exp(vf x) {
     p = vf_fma(p, r, vf_set1(0.49999994f));
     p = vf_fma(p, r, vf_set1(1.0f));
     p = vf_fma(p, r, vf_set1(1.0f));
+#if defined(__AVX512F__)
+    vf y = (vf)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
     vi exponent = (vi)shifted - vi_set1(0x4b400000);
     vi half = exponent >> 1; // two factors, so that n = 128 does not overflow the exponent field
     vf scale = (vf)((half + 127) << 23), rest = (vf)((exponent - half + 127) << 23);
     vf y = p * scale * rest;
+#endif
     y = vf_select(x < vf_set1(-87.33654f), vf_set1(0), y);
     y = vf_select(x > vf_set1(88.72284f), vf_set1(INFINITY), y);
     return vf_select(x != x, x, y);

@@ -170,7 +170,7 @@ static void run_tiles(const job *j, const lls__attn_seq *seq, int64_t kv_head, i
         load_keys(j, &p->k, seq, kv_head, first, last, p->head_dim, few && p->head_dim == j->dp, b->k, &k);
         load_keys(j, &p->v, seq, kv_head, first, last, p->head_dim_v, few && p->head_dim_v == j->dvp, b->v, &v);
         if (few) {
-            few_scores(&k, keys, b->q, rows->count, j->dp, b->s);
+            few_scores(&k, &v, keys, b->q, rows->count, j->dp, j->dvp, b->s);
             few_softmax(rows, &rule, (int32_t)first, keys, b->s);
             add_values(rows, (int32_t)first, keys, &v, (weights){b->s, FEW_KEYS, 1}, j->dvp);
         } else {

@@ -139,8 +139,18 @@ LLS_INLINE void few_scores_block(lls_dtype dtype, const void *const *k, const fl
     for (int r = 0; r < rows; r++) vf_store_f32(s + r * FEW_KEYS, sums_of(part[r]));
 }
 
-LLS_INLINE void few_scores_of(lls_dtype dtype, const key_rows *k, int64_t keys, const float *q, int64_t rows, int64_t dp, float *s) {
+/* Keys lie num_kv_heads * head_dim apart, further than hardware prefetchers follow, and decoding reads each once: ask for the rows of the next vector of keys. */
+LLS_INLINE void prefetch_rows(const key_rows *rows, int64_t first, int64_t bytes) {
+    for (int64_t j = first; j < first + LLS_VF; j++) {
+        for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)rows->row[j] + at);
+    }
+}
+
+LLS_INLINE void few_scores_of(lls_dtype dtype, const key_rows *k, const key_rows *v, int64_t keys, const float *q, int64_t rows, int64_t dp, int64_t dvp, float *s) {
+    int64_t size = dtype == LLS_F32 ? 4 : 2;
     for (int64_t j = 0; j < keys; j += LLS_VF) {
+        if (j + LLS_VF < keys) prefetch_rows(k, j + LLS_VF, dp * size);
+        prefetch_rows(v, j, dvp * size);
         for (int64_t r = 0; r < rows; r += 4) {
             switch (rows - r) {
             case 1: few_scores_block(dtype, k->row + j, q + r * dp, dp, s + r * FEW_KEYS + j, 1); break;
@@ -152,11 +162,12 @@ LLS_INLINE void few_scores_of(lls_dtype dtype, const key_rows *k, int64_t keys, 
     }
 }
 
-static void few_scores(const key_rows *k, int64_t keys, const float *q, int64_t rows, int64_t dp, float *s) {
+// Fetches the values v on the way, which come next.
+static void few_scores(const key_rows *k, const key_rows *v, int64_t keys, const float *q, int64_t rows, int64_t dp, int64_t dvp, float *s) {
     switch (k->dtype) {
-    case LLS_F16: few_scores_of(LLS_F16, k, keys, q, rows, dp, s); break;
-    case LLS_BF16: few_scores_of(LLS_BF16, k, keys, q, rows, dp, s); break;
-    default: few_scores_of(LLS_F32, k, keys, q, rows, dp, s); break;
+    case LLS_F16: few_scores_of(LLS_F16, k, v, keys, q, rows, dp, dvp, s); break;
+    case LLS_BF16: few_scores_of(LLS_BF16, k, v, keys, q, rows, dp, dvp, s); break;
+    default: few_scores_of(LLS_F32, k, v, keys, q, rows, dp, dvp, s); break;
     }
 }
 
