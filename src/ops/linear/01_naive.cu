@@ -1,6 +1,8 @@
-/* Idea: a warp an output element. Its lanes stride over k, decode weights one at a time in any dtype, add in fp32, and meet in a shuffle reduction.
- * Limited by: instructions (a block type's code costs some 20 of them) and by reading the whole weight once for every row of x; reads of a row are
- * coalesced for plain dtypes. Floor for m = 1: the bytes of the weight over HBM bandwidth, 7.2 us for 4096 x 4096 f16 at 4.65 TB/s.
+/* Idea: a warp an output element. Its lanes stride over k, decode weights one at a time in any dtype, add in fp32, and
+ * meet in a shuffle reduction.
+ * Limited by: instructions (a block type's code costs some 20 of them) and by reading the whole weight once for every
+ * row of x; reads of a row are coalesced for plain dtypes. Floor for m = 1: the bytes of the weight over HBM bandwidth,
+ * 7.2 us for 4096 x 4096 f16 at 4.65 TB/s.
  * Needs: nothing beyond sm_80. */
 #include "cuda/cvt.cuh"
 #include "cuda/reduce.cuh"
@@ -34,7 +36,8 @@ extern "C" __global__ void lls_linear_01_naive(lls__linear_params p) {
     for (int64_t m = blockIdx.y; m < p.m; m += gridDim.y) {
         float sum = 0.0f;
         for (int64_t k = lane; k < p.k; k += 32) {
-            float w = blocks ? lls__block_weight(p.weight_dtype, row, k) : load(p.weight_dtype, p.weight, n * p.weight_stride + k);
+            float w = blocks ? lls__block_weight(p.weight_dtype, row, k)
+                             : load(p.weight_dtype, p.weight, n * p.weight_stride + k);
             sum += w * load(p.x_dtype, p.x, m * p.x_stride + k);
         }
         sum = lls__warp_reduce<lls__op_sum>(sum);

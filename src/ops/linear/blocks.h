@@ -1,11 +1,12 @@
-/* GGUF's block-quantised weight types, decoded one weight at a time and without rounding. gcc and nvcc both read this file.
+/* GGUF's block-quantised weight types, decoded one weight at a time and without rounding. Read by gcc and nvcc.
  *
  * Every type is  weight[k] = scale * code + min  with an unsigned integer code of 4, 5, 6 or 8 bits:
  *   Q4_0 Q5_0 Q8_0        f16 scale a block of 32;            min = -zero * scale with zero = 8, 16, 128
  *   Q4_1 Q5_1             f16 scale and f16 min a block of 32
  *   Q4_K Q5_K             256 weights a block, in groups of 32: scale = d * 6-bit integer, min = -dmin * 6-bit integer
  *   Q6_K                  256 weights a block, in groups of 16: scale = d * 8-bit integer, min = -32 * scale
- * The products have at most 24 significant bits, so fp32 holds scale, min and scale * code exactly; their sum rounds once.
+ * The products have at most 24 significant bits, so fp32 holds scale, min and scale * code exactly; their sum rounds
+ * once.
  * Source: the block structs of the GGUF specification (ggml-common.h). Rows are byte-aligned. */
 #ifndef LLS_OPS_LINEAR_BLOCKS_H
 #define LLS_OPS_LINEAR_BLOCKS_H
@@ -70,8 +71,8 @@ LLS_BLOCK_FN int lls__block_zero(lls_dtype dtype) {
     }
 }
 
-/* Q4_K and Q5_K: the 6-bit scale and min of group j in [0, 8). Groups 0 to 3 have bytes j and j + 4 of `packed` [12] to themselves, but for the top
- * two bits, which belong to groups 4 to 7; these keep their low nibbles in byte j + 4. */
+/* Q4_K and Q5_K: the 6-bit scale and min of group j in [0, 8). Groups 0 to 3 have bytes j and j + 4 of `packed` [12] to
+ * themselves, but for the top two bits, which belong to groups 4 to 7; these keep their low nibbles in byte j + 4. */
 LLS_BLOCK_FN int lls__block_k_scale(const uint8_t *packed, int j) {
     return j < 4 ? packed[j] & 63 : (packed[j + 4] & 15) | packed[j - 4] >> 6 << 4;
 }
@@ -91,8 +92,7 @@ LLS_BLOCK_FN int lls__block_code(lls_dtype dtype, const uint8_t *p, int i) {
         const uint8_t *high = dtype == LLS_Q5_0 ? p + 2 : p + 4;
         return (high[4 + i % 16] >> (i / 16 * 4) & 15) | (high[i / 8] >> i % 8 & 1) << 4;
     }
-    case LLS_Q8_0:
-        return (p + 2)[i] ^ 128;
+    case LLS_Q8_0: return (p + 2)[i] ^ 128;
     case LLS_Q4_K: // 32 bytes hold two groups of 32: low nibbles the first, high nibbles the second
         return (p + 16)[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15;
     case LLS_Q5_K: // the same, and bit g of byte i % 32 is the fifth bit in group g
@@ -102,8 +102,7 @@ LLS_BLOCK_FN int lls__block_code(lls_dtype dtype, const uint8_t *p, int i) {
         int low = p[half * 64 + group % 2 * 32 + lane] >> (group / 2 * 4) & 15;
         return low | ((p + 128)[half * 32 + lane] >> group * 2 & 3) << 4;
     }
-    default:
-        return 0;
+    default: return 0;
     }
 }
 

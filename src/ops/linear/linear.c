@@ -71,7 +71,8 @@ static lls_status check_packed(const lls_ctx *ctx, const lls_tensor *w) {
     plain.layout = LLS_STRIDED;
     LLS_TRY(lls__check_tensor(ctx, op, "weight", &plain, 2, 2, LLS__FLOATS | LLS__BLOCKS));
     if ((uintptr_t)w->data % LLS__TILE_ALIGN) {
-        return lls__fail(LLS_ERR_STRIDE, "%s: weight.data %p must be aligned to %d bytes when packed", op, w->data, LLS__TILE_ALIGN);
+        return lls__fail(LLS_ERR_STRIDE, "%s: weight.data %p must be aligned to %d bytes when packed", op, w->data,
+                         LLS__TILE_ALIGN);
     }
     return LLS_OK;
 }
@@ -92,7 +93,10 @@ static lls_status validate(const lls_ctx *ctx, const lls_linear_args *a) {
     LLS_TRY(lls__check_dim(op, "out", a->out, 1, a->weight->shape[0], "weight.shape[0]"));
     for (int i = 0; i < 2; i++) { // k and n; m is bounded by memory alone
         int64_t size = i == 0 ? a->x->shape[1] : a->weight->shape[0];
-        if (size > INT32_MAX) return lls__fail(LLS_ERR_SHAPE, "%s: %s is %lld, must be below 2^31", op, i == 0 ? "x.shape[1]" : "weight.shape[0]", (long long)size);
+        if (size > INT32_MAX) {
+            return lls__fail(LLS_ERR_SHAPE, "%s: %s is %lld, must be below 2^31", op,
+                             i == 0 ? "x.shape[1]" : "weight.shape[0]", (long long)size);
+        }
     }
     if (a->bias) {
         lls__dtypes dtypes = LLS__DTYPE(LLS_F32) | LLS__DTYPE(a->out->dtype);
@@ -103,7 +107,8 @@ static lls_status validate(const lls_ctx *ctx, const lls_linear_args *a) {
     LLS_TRY(lls__check_disjoint(op, "out", a->out, "x", a->x));
     if (a->weight->layout != LLS_PACKED) LLS_TRY(lls__check_disjoint(op, "out", a->out, "weight", a->weight));
     if (a->compute != LLS_COMPUTE_DEFAULT && a->compute != LLS_COMPUTE_F32) {
-        return lls__fail(LLS_ERR_ARGUMENT, "%s: compute is %d, must be LLS_COMPUTE_DEFAULT or LLS_COMPUTE_F32", op, (int)a->compute);
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: compute is %d, must be LLS_COMPUTE_DEFAULT or LLS_COMPUTE_F32", op,
+                         (int)a->compute);
     }
     return LLS_OK;
 }

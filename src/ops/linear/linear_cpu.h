@@ -7,15 +7,17 @@
 #include "llmspeed/ops.h"
 #include "ops/linear/tile.h"
 
-/* Tokens a kernel call at most: accumulators, the unpacked codes and temporaries fill the register file (32 of AVX-512, 16 elsewhere). */
+/* Tokens a kernel call at most: accumulators, the unpacked codes and temporaries fill the register file (32 of AVX-512,
+ * 16 elsewhere). */
 #if defined(__AVX512F__)
 enum { MAX_TOKENS = 16 };
 #else
 enum { MAX_TOKENS = 4 };
 #endif
 
-/* Rows m of x are cut into token tiles of the widths for which kernels exist: 16s, then what is left in powers of two. The cut depends on m alone,
- * and each output is computed by the same operations in the same order in a tile of any width, so a row's result does not depend on its batch. */
+/* Rows m of x are cut into token tiles of the widths for which kernels exist: 16s, then what is left in powers of two.
+ * The cut depends on m alone, and each output is computed by the same operations in the same order in a tile of any
+ * width, so a row's result does not depend on its batch. */
 static inline int lls__token_width(int64_t tokens_left) {
     int width = MAX_TOKENS;
     while (width > tokens_left) width /= 2;
@@ -31,10 +33,11 @@ typedef struct lls__tile_math {
     int32_t act_elems, act_bytes; /* a token's activations take act_bytes for every act_elems of k */
     /* Tokens [m, m + width) of x into one token tile. */
     void (*prepare)(const lls_linear_args *args, int64_t m, int width, uint8_t *act);
-    lls__tile_kernel kernel[6];   /* see LLS_FOR_TILES */
+    lls__tile_kernel kernel[6]; /* see LLS_FOR_TILES */
 } lls__tile_math;
 
-/* Every kernel of a type: one tile times 1, 2, 4, 8, 16 tokens, and two tiles times one token (two streams of memory, two chains of adds). */
+/* Every kernel of a type: one tile times 1, 2, 4, 8, 16 tokens, and two tiles times one token (two streams of memory,
+ * two chains of adds). */
 enum { PAIR_KERNEL = 5 };
 #if defined(__AVX512F__)
 #define LLS_FOR_WIDE_TILES(TILE, name, dtype) TILE(name##_8, dtype, 1, 8) TILE(name##_16, dtype, 1, 16)
@@ -48,7 +51,8 @@ enum { PAIR_KERNEL = 5 };
     TILE(name##_2, dtype, 1, 2)          \
     TILE(name##_4, dtype, 1, 4)          \
     LLS_FOR_WIDE_TILES(TILE, name, dtype) TILE(name##_pair, dtype, 2, 1)
-#define LLS_TILE_NAMES(name) {name##_1, name##_2, name##_4, LLS_WIDE_TILE_NAMES(name), name##_pair}
+#define LLS_TILE_NAMES(name) \
+    { name##_1, name##_2, name##_4, LLS_WIDE_TILE_NAMES(name), name##_pair }
 
 /* int8 activations (block types), fp32 activations (any type), for this level. */
 const lls__tile_math *LLS_CPU(lls__tile_math_i8)(lls_dtype weight);
@@ -63,10 +67,12 @@ static inline const lls__tile_math *lls__tile_math_find(const lls__tile_math *co
 lls_status LLS_CPU(lls__linear_packed)(lls_ctx *ctx, const lls_linear_args *args);
 lls_status LLS_CPU(lls__linear_rows)(lls_ctx *ctx, const lls_linear_args *args);
 
-/* Kernels prefetch the weights this far ahead, past the page in which the hardware prefetcher stops. Reading past the end this way is harmless. */
+/* Kernels prefetch the weights this far ahead, past the page in which the hardware prefetcher stops. Reading past the
+ * end this way is harmless. */
 enum { PREFETCH = 4096, LINE = 64 };
 
-/* Weight codes, 4 a lane: register c of 8 holds weights 4c .. 4c+3 of a group of 32 for rows [lane, lane + LLS_VF) of a tile. */
+/* Weight codes, 4 a lane: register c of 8 holds weights 4c .. 4c+3 of a group of 32 for rows [lane, lane + LLS_VF) of a
+ * tile. */
 LLS_INLINE void lls__load_codes(const lls_dtype dtype, const uint8_t *codes, const uint8_t *high, int lane, vi out[8]) {
     const int bits = lls__tile_code_bits(dtype);
     const vi nibble = vi_set1(0x0f0f0f0f);
@@ -101,7 +107,8 @@ LLS_INLINE void lls__load_codes(const lls_dtype dtype, const uint8_t *codes, con
     }
 }
 
-/* Scale and min of group g for the same rows. Q6_K has two scales a group, for weights 0 .. 15 and 16 .. 31; `min` is set only for types that have one. */
+/* Scale and min of group g for the same rows. Q6_K has two scales a group, for weights 0 .. 15 and 16 .. 31; `min` is
+ * set only for types that have one. */
 typedef struct lls__group_scale {
     vf scale[2], min;
 } lls__group_scale;

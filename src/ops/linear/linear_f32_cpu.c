@@ -1,5 +1,6 @@
-/* Weights of any type times fp32 activations. Block weights become floats in registers: scale * code + min, which is the file's value with one rounding
- * (none for types without a min of their own). Each output is one chain of fused multiply-adds in the order of k. */
+/* Weights of any type times fp32 activations. Block weights become floats in registers: scale * code + min, which is
+ * the file's value with one rounding (none for types without a min of their own). Each output is one chain of fused
+ * multiply-adds in the order of k. */
 #include "ops/linear/linear_cpu.h"
 
 /* ---- Activations. A token tile of T tokens: f32 [k][T]. ---- */
@@ -25,8 +26,10 @@ LLS_INLINE void multiply(const int tokens, vf w, const float *x, vf *acc) {
     for (int t = 0; t < tokens; t++) acc[t] = vf_fma(w, vf_set1(x[t]), acc[t]);
 }
 
-LLS_INLINE void group_f32(const lls_dtype dtype, const int tokens, const uint8_t *tile, const lls__planes *planes, int64_t g, int lane, const float *x, vf *acc) {
-    const uint8_t *codes = tile + g * lls__tile_code_bytes(dtype), *high = tile + planes->high + g * lls__tile_high_bytes(dtype);
+LLS_INLINE void group_f32(const lls_dtype dtype, const int tokens, const uint8_t *tile, const lls__planes *planes,
+                          int64_t g, int lane, const float *x, vf *acc) {
+    const uint8_t *codes = tile + g * lls__tile_code_bytes(dtype),
+                  *high = tile + planes->high + g * lls__tile_high_bytes(dtype);
     vi code[8];
     lls__load_codes(dtype, codes, high, lane, code);
     for (int i = 0; i < lls__tile_code_bytes(dtype); i += LINE) __builtin_prefetch(codes + PREFETCH + i);
@@ -42,8 +45,8 @@ LLS_INLINE void group_f32(const lls_dtype dtype, const int tokens, const uint8_t
     }
 }
 
-LLS_INLINE void tile_f32(const lls_dtype dtype, const int tiles, const int tokens, const uint8_t *base, int64_t tile_bytes, int64_t k, const uint8_t *act,
-                         float *out) {
+LLS_INLINE void tile_f32(const lls_dtype dtype, const int tiles, const int tokens, const uint8_t *base,
+                         int64_t tile_bytes, int64_t k, const uint8_t *act, float *out) {
     const float *x = (const float *)act;
     for (int lane = 0; lane < LLS__TILE_ROWS; lane += LLS_VF) {
         vf acc[2][MAX_TOKENS];
@@ -54,7 +57,8 @@ LLS_INLINE void tile_f32(const lls_dtype dtype, const int tiles, const int token
             for (int64_t g = 0; g < k / LLS__GROUP; g++) {
 #pragma GCC unroll 2
                 for (int i = 0; i < tiles; i++) {
-                    group_f32(dtype, tokens, base + i * tile_bytes, &planes, g, lane, x + g * LLS__GROUP * tokens, acc[i]);
+                    group_f32(dtype, tokens, base + i * tile_bytes, &planes, g, lane, x + g * LLS__GROUP * tokens,
+                              acc[i]);
                 }
             }
         } else {
@@ -68,17 +72,20 @@ LLS_INLINE void tile_f32(const lls_dtype dtype, const int tiles, const int token
             }
         }
 #pragma GCC unroll 16
-        for (int i = 0; i < tiles * tokens; i++) vf_store_f32(out + i * LLS__TILE_ROWS + lane, acc[i / tokens][i % tokens]);
+        for (int i = 0; i < tiles * tokens; i++) {
+            vf_store_f32(out + i * LLS__TILE_ROWS + lane, acc[i / tokens][i % tokens]);
+        }
     }
 }
 
-#define TILE(name, dtype, tiles, tokens)                                                                                     \
-    static void name(const uint8_t *base, int64_t tile_bytes, int64_t k, const uint8_t *act, float *out) {                   \
-        tile_f32(dtype, tiles, tokens, base, tile_bytes, k, act, out);                                                       \
+#define TILE(name, dtype, tiles, tokens)                                                                   \
+    static void name(const uint8_t *base, int64_t tile_bytes, int64_t k, const uint8_t *act, float *out) { \
+        tile_f32(dtype, tiles, tokens, base, tile_bytes, k, act, out);                                     \
     }
-#define MATH(name, dtype)                                                                                                    \
-    LLS_FOR_TILES(TILE, name, dtype)                                                                                         \
-    static const lls__tile_math name = {.weight = dtype, .act_elems = 1, .act_bytes = 4, .prepare = prepare, .kernel = LLS_TILE_NAMES(name)};
+#define MATH(name, dtype)                \
+    LLS_FOR_TILES(TILE, name, dtype)     \
+    static const lls__tile_math name = { \
+        .weight = dtype, .act_elems = 1, .act_bytes = 4, .prepare = prepare, .kernel = LLS_TILE_NAMES(name)};
 
 MATH(f32, LLS_F32)
 MATH(f16, LLS_F16)
@@ -93,6 +100,7 @@ MATH(q5_k, LLS_Q5_K)
 MATH(q6_k, LLS_Q6_K)
 
 const lls__tile_math *LLS_CPU(lls__tile_math_f32)(lls_dtype weight) {
-    static const lls__tile_math *const all[] = {&f32, &f16, &bf16, &q4_0, &q4_1, &q5_0, &q5_1, &q8_0, &q4_k, &q5_k, &q6_k, NULL};
+    static const lls__tile_math *const all[] = {&f32,  &f16,  &bf16, &q4_0, &q4_1, &q5_0,
+                                                &q5_1, &q8_0, &q4_k, &q5_k, &q6_k, NULL};
     return lls__tile_math_find(all, weight);
 }

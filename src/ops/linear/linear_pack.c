@@ -62,9 +62,7 @@ LLS_BLOCK_FN void pack_scales(lls_dtype dtype, const uint8_t *row, int64_t b, in
         memcpy(d, block + 208, 2);
         for (int j = 0; j < 16; j++) record[LLS__TILE_ROWS * (2 + j) + r] = block[192 + j];
         break;
-    default:
-        memcpy(d, block, 2);
-        break;
+    default: memcpy(d, block, 2); break;
     }
 }
 
@@ -128,10 +126,16 @@ static void pack_tiles(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 // Checks the weights; their stacked shape into n and k.
-static lls_status check_weights(const lls_ctx *ctx, const lls_tensor *weights, int32_t num_weights, int64_t *n, int64_t *k) {
+static lls_status check_weights(const lls_ctx *ctx, const lls_tensor *weights, int32_t num_weights, int64_t *n,
+                                int64_t *k) {
     if (!ctx) return lls__fail(LLS_ERR_ARGUMENT, "%s: ctx is NULL", op);
-    if (ctx->device.type != LLS_CPU) return lls__fail(LLS_ERR_DEVICE, "%s: the context is on %s, must be on the CPU", op, lls__device_name(ctx->device.type));
-    if (!weights || num_weights < 1) return lls__fail(LLS_ERR_ARGUMENT, "%s: num_weights is %d, must be >= 1", op, weights ? num_weights : 0);
+    if (ctx->device.type != LLS_CPU) {
+        return lls__fail(LLS_ERR_DEVICE, "%s: the context is on %s, must be on the CPU", op,
+                         lls__device_name(ctx->device.type));
+    }
+    if (!weights || num_weights < 1) {
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: num_weights is %d, must be >= 1", op, weights ? num_weights : 0);
+    }
     *n = 0;
     for (int32_t i = 0; i < num_weights; i++) {
         const lls_tensor *w = &weights[i];
@@ -139,11 +143,15 @@ static lls_status check_weights(const lls_ctx *ctx, const lls_tensor *weights, i
         LLS_TRY(lls__check_inner_contiguous(op, "weights[i]", w));
         LLS_TRY(lls__check_same_dtype(op, "weights[i]", w, "weights[0]", &weights[0]));
         LLS_TRY(lls__check_dim(op, "weights[i]", w, 1, weights[0].shape[1], "weights[0].shape[1]"));
-        if (w->shape[0] > INT32_MAX - *n) return lls__fail(LLS_ERR_SHAPE, "%s: the weights have more than 2^31 - 1 rows", op);
+        if (w->shape[0] > INT32_MAX - *n) {
+            return lls__fail(LLS_ERR_SHAPE, "%s: the weights have more than 2^31 - 1 rows", op);
+        }
         *n += w->shape[0];
     }
     *k = weights[0].shape[1];
-    if (*k > INT32_MAX) return lls__fail(LLS_ERR_SHAPE, "%s: weights[0].shape[1] is %lld, must be below 2^31", op, (long long)*k);
+    if (*k > INT32_MAX) {
+        return lls__fail(LLS_ERR_SHAPE, "%s: weights[0].shape[1] is %lld, must be below 2^31", op, (long long)*k);
+    }
     return LLS_OK;
 }
 
@@ -159,23 +167,33 @@ lls_status lls_linear_packed_bytes(lls_ctx *ctx, const lls_tensor *weights, int3
     return LLS_OK;
 }
 
-lls_status lls_linear_pack(lls_ctx *ctx, const lls_tensor *weights, int32_t num_weights, void *buffer, size_t bytes, lls_tensor *out) {
+lls_status lls_linear_pack(lls_ctx *ctx, const lls_tensor *weights, int32_t num_weights, void *buffer, size_t bytes,
+                           lls_tensor *out) {
     int64_t n, k;
     size_t need;
     LLS_TRY(lls_linear_packed_bytes(ctx, weights, num_weights, &need));
     LLS_TRY(check_weights(ctx, weights, num_weights, &n, &k));
     if (!out) return lls__fail(LLS_ERR_ARGUMENT, "%s: out is NULL", op);
-    if (bytes < need) return lls__fail(LLS_ERR_ARGUMENT, "%s: bytes is %zu, must be at least %zu (lls_linear_packed_bytes)", op, bytes, need);
+    if (bytes < need) {
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: bytes is %zu, must be at least %zu (lls_linear_packed_bytes)", op,
+                         bytes, need);
+    }
     if (need && (!buffer || (uintptr_t)buffer % LLS__TILE_ALIGN)) {
         return lls__fail(LLS_ERR_STRIDE, "%s: buffer is %p, must be aligned to %d bytes", op, buffer, LLS__TILE_ALIGN);
     }
     for (int32_t i = 0; i < num_weights; i++) {
         const char *begin = weights[i].data, *end = begin + lls__tensor_extent(&weights[i]);
         if (begin < (char *)buffer + need && (char *)buffer < end) {
-            return lls__fail(LLS_ERR_ALIAS, "%s: buffer at %p overlaps weights[%d] at %p, must be disjoint", op, buffer, i, weights[i].data);
+            return lls__fail(LLS_ERR_ALIAS, "%s: buffer at %p overlaps weights[%d] at %p, must be disjoint", op, buffer,
+                             i, weights[i].data);
         }
     }
-    job j = {.weights = weights, .dtype = weights[0].dtype, .k = k, .tile_bytes = lls__tile_bytes(weights[0].dtype, k), .num_weights = num_weights, .out = buffer};
+    job j = {.weights = weights,
+             .dtype = weights[0].dtype,
+             .k = k,
+             .tile_bytes = lls__tile_bytes(weights[0].dtype, k),
+             .num_weights = num_weights,
+             .out = buffer};
     if (need) lls__parallel(ctx, lls__tile_count(n), 1, pack_tiles, &j);
     lls_tensor packed = lls_tensor_make(buffer, j.dtype, ctx->device, 2, (int64_t[]){n, k});
     packed.layout = LLS_PACKED;

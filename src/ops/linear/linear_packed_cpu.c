@@ -2,8 +2,9 @@
 #include "core/tensor.h"
 #include "ops/linear/linear_cpu.h"
 
-/* How the work is cut. A unit is tiles_per_unit tiles of 16 weight rows times tokens_per_unit tokens; it walks its token tiles and, for each, its weight
- * tiles. The activations of a token tile then stay in L1 (9 to 40 KB) and the weights of the unit in L2. */
+/* How the work is cut. A unit is tiles_per_unit tiles of 16 weight rows times tokens_per_unit tokens; it walks its
+ * token tiles and, for each, its weight tiles. The activations of a token tile then stay in L1 (9 to 40 KB) and the
+ * weights of the unit in L2. */
 typedef struct plan {
     int64_t tiles_per_unit, tokens_per_unit;
 } plan;
@@ -80,7 +81,9 @@ static void multiply(void *arg, int64_t begin, int64_t end, int worker) {
                 together = width == 1 && tile + 1 < last ? 2 : 1;
                 lls__tile_kernel kernel = j->math->kernel[together == 2 ? PAIR_KERNEL : __builtin_ctz((unsigned)width)];
                 kernel(weight + tile * j->tile_bytes, j->tile_bytes, j->k, j->act + m * j->act_row_bytes, product);
-                for (int i = 0; i < together; i++) store(j, product + i * width * LLS__TILE_ROWS, m, width, (tile + i) * LLS__TILE_ROWS);
+                for (int i = 0; i < together; i++) {
+                    store(j, product + i * width * LLS__TILE_ROWS, m, width, (tile + i) * LLS__TILE_ROWS);
+                }
             }
             m += width;
         }

@@ -19,7 +19,9 @@ lls_status lls__linear_ref(lls_ctx *ctx, const void *args, lls_stream stream) {
     for (int64_t m = 0; m < a->out->shape[0]; m++) {
         for (int64_t n = 0; n < a->out->shape[1]; n++) {
             double sum = 0;
-            for (int64_t k = 0; k < a->x->shape[1]; k++) sum += lls__get(a->x, m * a->x->stride[0] + k) * weight_at(a->weight, n, k);
+            for (int64_t k = 0; k < a->x->shape[1]; k++) {
+                sum += lls__get(a->x, m * a->x->stride[0] + k) * weight_at(a->weight, n, k);
+            }
             if (a->bias) sum += lls__get(a->bias, n);
             lls__set(a->out, m * a->out->stride[0] + n, sum);
         }

@@ -1,5 +1,6 @@
-/* Weights as they lie in a file: plain rows with any row stride, or GGUF blocks. Rows are made fp32 four at a time in scratch (which stays in L1 or L2)
- * and multiplied by x in fp32, vectors along k. Right and simple; packed weights are the fast path. */
+/* Weights as they lie in a file: plain rows with any row stride, or GGUF blocks. Rows are made fp32 four at a time in
+ * scratch (which stays in L1 or L2) and multiplied by x in fp32, vectors along k. Right and simple; packed weights are
+ * the fast path. */
 #include "core/element.h"
 #include "ops/linear/linear_cpu.h"
 
@@ -26,7 +27,9 @@ LLS_INLINE void decode_row(const lls_dtype dtype, const uint8_t *row, int64_t k,
         const uint8_t *block = row + b * lls__block_bytes(dtype);
         for (int i = 0; i < elems; i += 16) { // 16 weights share a scale in every type
             lls__block_scale s = lls__block_scale_at(dtype, block, i);
-            for (int j = 0; j < 16; j++) out[b * elems + i + j] = s.scale * (float)lls__block_code(dtype, block, i + j) + s.min;
+            for (int j = 0; j < 16; j++) {
+                out[b * elems + i + j] = s.scale * (float)lls__block_code(dtype, block, i + j) + s.min;
+            }
         }
     }
 }
@@ -86,7 +89,8 @@ static void multiply(void *arg, int64_t begin, int64_t end, int worker) {
                 continue;
             }
             int64_t elems = weight->shape[0] > 1 ? (n + r) * weight->stride[0] : 0;
-            const void *row = (const char *)weight->data + elems / lls_dtype_block_elems(weight->dtype) * lls_dtype_block_bytes(weight->dtype);
+            const void *row = (const char *)weight->data +
+                              elems / lls_dtype_block_elems(weight->dtype) * lls_dtype_block_bytes(weight->dtype);
             w[r] = row;
             if (weight->dtype == LLS_F32) continue;
             row_to_f32(weight->dtype, row, j->k, scratch + r * j->k);
@@ -110,7 +114,12 @@ static void multiply(void *arg, int64_t begin, int64_t end, int worker) {
 
 lls_status LLS_CPU(lls__linear_rows)(lls_ctx *ctx, const lls_linear_args *args) {
     const lls_tensor *x = args->x;
-    job j = {.args = args, .m = x->shape[0], .n = args->weight->shape[0], .k = x->shape[1], .x = x->data, .x_stride = x->stride[0]};
+    job j = {.args = args,
+             .m = x->shape[0],
+             .n = args->weight->shape[0],
+             .k = x->shape[1],
+             .x = x->data,
+             .x_stride = x->stride[0]};
     int64_t copy = x->dtype == LLS_F32 ? 0 : j.m * j.k;
     int64_t scratch = args->weight->dtype == LLS_F32 ? 0 : (int64_t)lls__pool_threads(ctx->pool) * ROWS * j.k;
     void *workspace;

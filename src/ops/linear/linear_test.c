@@ -1,8 +1,10 @@
-/* linear: known faults G01 (out is never read), G02, G03, Q01, Q02 (integer rounding), Q07; every weight type, as in a file and packed; both kinds of compute; token and
- * row counts around every tile width; strides; stacked weights; errors.
+/* linear: known faults G01 (out is never read), G02, G03, Q01, Q02 (integer rounding), Q07; every weight type, as in a
+ * file and packed; both kinds of compute; token and row counts around every tile width; strides; stacked weights;
+ * errors.
  *
- * The int8 path is held to a tight tolerance by activations that two int8 planes represent exactly (exact_x): nothing but fp32 sums may then differ from the oracle.
- * With normal activations its rounding shows: step max|x|/16256 of a group, near 0.004 % of an output's rms, so 0.03 % bounds the largest of some thousands. */
+ * The int8 path is held to a tight tolerance by activations that two int8 planes represent exactly (exact_x): nothing
+ * but fp32 sums may then differ from the oracle. With normal activations its rounding shows: step max|x|/16256 of a
+ * group, near 0.004 % of an output's rms, so 0.03 % bounds the largest of some thousands. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +12,8 @@
 
 #include "harness/harness.h"
 
-static const lls_dtype weights_all[] = {LLS_F32, LLS_F16, LLS_BF16, LLS_Q4_0, LLS_Q4_1, LLS_Q5_0, LLS_Q5_1, LLS_Q8_0, LLS_Q4_K, LLS_Q5_K, LLS_Q6_K};
+static const lls_dtype weights_all[] = {LLS_F32,  LLS_F16,  LLS_BF16, LLS_Q4_0, LLS_Q4_1, LLS_Q5_0,
+                                        LLS_Q5_1, LLS_Q8_0, LLS_Q4_K, LLS_Q5_K, LLS_Q6_K};
 static const lls_dtype floats[] = {LLS_F32, LLS_F16, LLS_BF16};
 enum { NUM_WEIGHTS = sizeof weights_all / sizeof *weights_all };
 
@@ -43,7 +46,10 @@ static void fill_blocks(lls_dtype dtype, uint8_t *data, int64_t num_blocks) {
     for (int64_t b = 0; b < num_blocks; b++, data += bytes) {
         for (int64_t i = 0; i < bytes; i++) data[i] = (uint8_t)next(&state);
         uint16_t scale[2];
-        for (int i = 0; i < 2; i++) scale[i] = (uint16_t)((next(&state) & 0x83ff) | (i && dtype != LLS_Q4_K && dtype != LLS_Q5_K ? 0x2c00 : 0x2000));
+        for (int i = 0; i < 2; i++) {
+            scale[i] =
+                (uint16_t)((next(&state) & 0x83ff) | (i && dtype != LLS_Q4_K && dtype != LLS_Q5_K ? 0x2c00 : 0x2000));
+        }
         bool min = dtype == LLS_Q4_1 || dtype == LLS_Q5_1 || dtype == LLS_Q4_K || dtype == LLS_Q5_K;
         put_f16(dtype == LLS_Q6_K ? data + 208 : data, scale[0]);
         if (min) put_f16(data + 2, scale[1]);
@@ -53,7 +59,8 @@ static void fill_blocks(lls_dtype dtype, uint8_t *data, int64_t num_blocks) {
 // A block weight whose last byte is followed by f16 NaNs (Q07).
 static lls_tensor block_weight(th *h, lls_dtype dtype, int64_t n, int64_t k) {
     enum { TAIL = 1024 };
-    int64_t blocks = n * k / lls_dtype_block_elems(dtype), bytes = blocks * lls_dtype_block_bytes(dtype), total = bytes + TAIL;
+    int64_t blocks = n * k / lls_dtype_block_elems(dtype), bytes = blocks * lls_dtype_block_bytes(dtype),
+            total = bytes + TAIL;
     uint8_t *data = malloc((size_t)total);
     fill_blocks(dtype, data, blocks);
     for (int64_t i = bytes; i < total; i++) data[i] = (i - bytes) % 2 ? 0x7e : 0x00;
@@ -67,14 +74,16 @@ static lls_tensor make_weight(th *h, lls_dtype dtype, int64_t n, int64_t k, bool
     return th_normal(h, dtype, 2, (int64_t[]){n, k}, strided ? (int64_t[]){k + 3, 1} : NULL, 1.0f);
 }
 
-// Multiples of 1/128 in -126 .. 126 (short enough for bf16: 8 bits or fewer) with one 127 in each group of 32, times a power of two that changes from group to group.
+// Multiples of 1/128 in -126 .. 126 (short enough for bf16: 8 bits or fewer) with one 127 in each group of 32, times a
+// power of two that changes from group to group.
 static double exact_x(int64_t i, const void *user) {
     (void)user;
     double power = ldexp(1, -(int)(i / 32 % 5)), h = th_hash(i, NULL); // h in steps of 1/64 below 2
     return power * (i % 32 == i / 32 % 32 ? 127 : i % 3 ? floor(h * 63) : h / 2);
 }
 
-/* A copy of `stored` packed for the CPU, outside the harness's buffers since only the side under test has one. Bytes after it are checked on release. */
+/* A copy of `stored` packed for the CPU, outside the harness's buffers since only the side under test has one. Bytes
+ * after it are checked on release. */
 typedef struct packed {
     lls_tensor view;
     size_t bytes;
@@ -84,7 +93,8 @@ typedef struct packed {
 enum { PACK_GUARD = 64 };
 
 static bool pack(th *h, const lls_tensor *stored, int32_t num, packed *p) {
-    if (lls_linear_packed_bytes(h->ctx, stored, num, &p->bytes) || lls_malloc(h->ctx, p->bytes + PACK_GUARD, &p->buffer)) {
+    if (lls_linear_packed_bytes(h->ctx, stored, num, &p->bytes) ||
+        lls_malloc(h->ctx, p->bytes + PACK_GUARD, &p->buffer)) {
         th_fail(h, "packed_bytes: %s", lls_last_error());
         return false;
     }
@@ -100,7 +110,9 @@ static bool pack(th *h, const lls_tensor *stored, int32_t num, packed *p) {
 
 static void release(th *h, packed *p) {
     for (int i = 0; i < PACK_GUARD; i++) {
-        if (((uint8_t *)p->buffer)[p->bytes + (size_t)i] != 0xa5) th_fail(h, "byte %d after the packed weight was written", i);
+        if (((uint8_t *)p->buffer)[p->bytes + (size_t)i] != 0xa5) {
+            th_fail(h, "byte %d after the packed weight was written", i);
+        }
     }
     lls_free(h->ctx, p->buffer);
 }
@@ -111,9 +123,12 @@ static lls_linear_args base_args(const th *h, const lls_tensor *x, const lls_ten
     return args;
 }
 
-// Calls linear with the weight packed where a packed weight is understood: the CPU's variants, not the oracle, not CUDA.
+// Calls linear with the weight packed where a packed weight is understood: the CPU's variants, not the oracle, not
+// CUDA.
 static bool call(th *h, lls_linear_args *args, bool want_packed) {
-    if (!want_packed || th_is_reference(h) || h->device.type != LLS_CPU) return th_ok(h, lls_linear(h->ctx, args, h->stream));
+    if (!want_packed || th_is_reference(h) || h->device.type != LLS_CPU) {
+        return th_ok(h, lls_linear(h->ctx, args, h->stream));
+    }
     packed p;
     if (!pack(h, args->weight, 1, &p)) return false;
     args->weight = &p.view;
@@ -126,12 +141,14 @@ static bool call(th *h, lls_linear_args *args, bool want_packed) {
 
 static void run_params(th *h, const void *param) {
     const params *p = param;
-    int64_t x_shape[] = {p->m, p->k}, x_stride[] = {p->k + 5, 1}, out_shape[] = {p->m, p->n}, out_stride[] = {p->n + 3, 1};
+    int64_t x_shape[] = {p->m, p->k}, x_stride[] = {p->k + 5, 1}, out_shape[] = {p->m, p->n},
+            out_stride[] = {p->n + 3, 1};
     bool rounds = p->packed && is_block(p->weight) && p->compute == LLS_COMPUTE_DEFAULT && !p->exact_x;
     lls_tensor x = p->exact_x ? th_filled(h, p->x, 2, x_shape, p->strided ? x_stride : NULL, exact_x, NULL)
                               : th_normal(h, p->x, 2, x_shape, p->strided ? x_stride : NULL, 1.0f);
     lls_tensor weight = make_weight(h, p->weight, p->n, p->k, p->strided);
-    lls_tensor out = th_output(h, "out", p->out, 2, out_shape, p->strided ? out_stride : NULL, rounds ? fmax(3e-4, th_tol(p->out)) : th_tol(p->out));
+    lls_tensor out = th_output(h, "out", p->out, 2, out_shape, p->strided ? out_stride : NULL,
+                               rounds ? fmax(3e-4, th_tol(p->out)) : th_tol(p->out));
     lls_tensor bias;
     lls_linear_args args = base_args(h, &x, &weight, &out);
     args.compute = p->compute;
@@ -145,9 +162,10 @@ static void run_params(th *h, const void *param) {
 
 static void run_named(th *h, const params *p) {
     char name[160];
-    snprintf(name, sizeof name, "%lldx%lldx%lld %s%s x %s out %s%s%s%s", (long long)p->m, (long long)p->n, (long long)p->k, lls_dtype_name(p->weight),
-             p->packed ? " packed" : "", lls_dtype_name(p->x), lls_dtype_name(p->out), p->compute == LLS_COMPUTE_F32 ? " compute f32" : "",
-             p->exact_x ? " exact x" : "", p->bias ? " bias" : "");
+    snprintf(name, sizeof name, "%lldx%lldx%lld %s%s x %s out %s%s%s%s", (long long)p->m, (long long)p->n,
+             (long long)p->k, lls_dtype_name(p->weight), p->packed ? " packed" : "", lls_dtype_name(p->x),
+             lls_dtype_name(p->out), p->compute == LLS_COMPUTE_F32 ? " compute f32" : "", p->exact_x ? " exact x" : "",
+             p->bias ? " bias" : "");
     th_run_case(h, name, run_params, p);
 }
 
@@ -158,8 +176,16 @@ static void generate(th *h) {
         for (int t = 0; t < 12; t++) {
             for (int mode = 0; mode < 4; mode++) { // in a file; packed; packed with exact x; packed, fp32
                 if (!block && mode >= 2) continue;
-                params p = {.m = tokens[t], .n = t % 2 ? 35 : 16, .k = block ? 256 : 67, .weight = weights_all[w], .x = floats[(w + t) % 3],
-                            .out = mode == 2 ? LLS_F32 : floats[(w + t / 3) % 3], .packed = mode > 0, .exact_x = mode == 2, .bias = t % 2, .strided = t % 3 == 1,
+                params p = {.m = tokens[t],
+                            .n = t % 2 ? 35 : 16,
+                            .k = block ? 256 : 67,
+                            .weight = weights_all[w],
+                            .x = floats[(w + t) % 3],
+                            .out = mode == 2 ? LLS_F32 : floats[(w + t / 3) % 3],
+                            .packed = mode > 0,
+                            .exact_x = mode == 2,
+                            .bias = t % 2,
+                            .strided = t % 3 == 1,
                             .compute = mode == 3 ? LLS_COMPUTE_F32 : LLS_COMPUTE_DEFAULT};
                 run_named(h, &p);
             }
@@ -167,7 +193,13 @@ static void generate(th *h) {
         // Units of work: several a thread; few rows, so that tokens are cut; one weight row; k of many blocks.
         static const int64_t shapes[][3] = {{40, 600, 256}, {70, 16, 512}, {1, 1, 256}, {1, 1027, 256}, {18, 18, 2048}};
         for (int s = 0; s < 5; s++) {
-            params p = {.m = shapes[s][0], .n = shapes[s][1], .k = shapes[s][2], .weight = weights_all[w], .x = LLS_F32, .out = LLS_F32, .packed = true,
+            params p = {.m = shapes[s][0],
+                        .n = shapes[s][1],
+                        .k = shapes[s][2],
+                        .weight = weights_all[w],
+                        .x = LLS_F32,
+                        .out = LLS_F32,
+                        .packed = true,
                         .exact_x = true};
             run_named(h, &p);
         }
@@ -182,8 +214,10 @@ static void q07(th *h, const void *param) {
         bool k_quant = lls_dtype_block_elems(weights_all[w]) == 256;
         for (int i = 0; i < (k_quant ? 2 : 4); i++) {
             int64_t k = k_quant ? k256[i] : k32[i], m = tokens[(w + i) % 4];
-            lls_tensor x = th_filled(h, LLS_F32, 2, (int64_t[]){m, k}, NULL, exact_x, NULL), weight = block_weight(h, weights_all[w], 3, k);
-            lls_tensor out = th_output(h, "out", LLS_F32, 2, (int64_t[]){m, 3}, NULL, 1e-5), out2 = th_output(h, "out of packed", LLS_F32, 2, (int64_t[]){m, 3}, NULL, 1e-5);
+            lls_tensor x = th_filled(h, LLS_F32, 2, (int64_t[]){m, k}, NULL, exact_x, NULL),
+                       weight = block_weight(h, weights_all[w], 3, k);
+            lls_tensor out = th_output(h, "out", LLS_F32, 2, (int64_t[]){m, 3}, NULL, 1e-5),
+                       out2 = th_output(h, "out of packed", LLS_F32, 2, (int64_t[]){m, 3}, NULL, 1e-5);
             lls_linear_args args = base_args(h, &x, &weight, &out);
             if (!call(h, &args, false)) return;
             args = base_args(h, &x, &weight, &out2);
@@ -198,7 +232,8 @@ static void q07_refused(th *h, const void *param) {
     lls_tensor out = th_output(h, "out", LLS_F32, 2, (int64_t[]){1, 3}, NULL, 0);
     weight.shape[0] = 3, weight.shape[1] = 288, weight.stride[0] = 288;
     lls_linear_args args = base_args(h, &x, &weight, &out);
-    th_expect_error(h, lls_linear(h->ctx, &args, h->stream), LLS_ERR_SHAPE, "weight.shape[1] is 288, must be a multiple of q4_k's block of 256");
+    th_expect_error(h, lls_linear(h->ctx, &args, h->stream), LLS_ERR_SHAPE,
+                    "weight.shape[1] is 288, must be a multiple of q4_k's block of 256");
 }
 
 /* A Q8_0 weight with scale 1 and integer values: out is a sum that can be checked by eye. */
@@ -246,7 +281,8 @@ static void q01(th *h, const void *param) {
             if (!good) th_fail(h, "x = %g: out is %g, expected %g", values[i], got, want);
         }
     }
-    lls_tensor x = th_filled(h, LLS_F32, 2, shape, NULL, zero_group, NULL), out = th_output(h, "zero group", LLS_F32, 2, out_shape, NULL, 1e-6);
+    lls_tensor x = th_filled(h, LLS_F32, 2, shape, NULL, zero_group, NULL),
+               out = th_output(h, "zero group", LLS_F32, 2, out_shape, NULL, 1e-6);
     lls_linear_args args = base_args(h, &x, &weight, &out);
     if (!call(h, &args, true)) return;
     th_expect_near(h, &out, 0, 32 * 127, 1e-6);
@@ -259,12 +295,14 @@ static double q02_value(int64_t i, const void *user) {
     return j == 8 || j == 9 ? x[j] : j < 12 ? x[j] / 128 : 0;
 }
 
-// Q02: rounding to nearest even. The largest value of each group is 127, so the step is 1/128; the weight is the identity.
+// Q02: rounding to nearest even. The largest value of each group is 127, so the step is 1/128; the weight is the
+// identity.
 static void q02(th *h, const void *param) {
     (void)param;
     static const double want[] = {0, 2, 2, 0, -2, -2, 126, -126, 127, -127, 126, 0};
     for (int64_t m = 1; m <= 17; m += 16) {
-        lls_tensor x = th_filled(h, LLS_F32, 2, (int64_t[]){m, 64}, NULL, q02_value, NULL), weight = q8_integers(h, 64, 64, identity);
+        lls_tensor x = th_filled(h, LLS_F32, 2, (int64_t[]){m, 64}, NULL, q02_value, NULL),
+                   weight = q8_integers(h, 64, 64, identity);
         lls_tensor out = th_output(h, "out", LLS_F32, 2, (int64_t[]){m, 64}, NULL, -1);
         lls_linear_args args = base_args(h, &x, &weight, &out);
         if (!call(h, &args, true)) return;
@@ -285,17 +323,21 @@ static double offset_rows(int64_t i, const void *width) {
 
 static lls_tensor offset_view(th *h, lls_dtype dtype, int64_t rows, int64_t width, bool output) {
     int64_t total = rows * (width + 3) + 1;
-    lls_tensor all = output ? th_constant(h, dtype, 1, &total, NULL, NAN) : th_filled(h, dtype, 1, &total, NULL, offset_rows, &width);
-    lls_tensor view = lls_tensor_make((char *)all.data + lls_dtype_block_bytes(dtype), dtype, h->device, 2, (int64_t[]){rows, width});
+    lls_tensor all = output ? th_constant(h, dtype, 1, &total, NULL, NAN)
+                            : th_filled(h, dtype, 1, &total, NULL, offset_rows, &width);
+    lls_tensor view =
+        lls_tensor_make((char *)all.data + lls_dtype_block_bytes(dtype), dtype, h->device, 2, (int64_t[]){rows, width});
     view.stride[0] = width + 3;
     return view;
 }
 
-// G03 and G01: odd sizes, row strides, a start that is aligned to one element only, NaN in the gaps and in out: exact integers.
+// G03 and G01: odd sizes, row strides, a start that is aligned to one element only, NaN in the gaps and in out: exact
+// integers.
 static void g03(th *h, const void *param) {
     const params *p = param;
     for (int mode = 0; mode < 2; mode++) {
-        lls_tensor x = offset_view(h, p->x, p->m, p->k, false), weight = offset_view(h, p->weight, p->n, p->k, false), out = offset_view(h, p->out, p->m, p->n, true);
+        lls_tensor x = offset_view(h, p->x, p->m, p->k, false), weight = offset_view(h, p->weight, p->n, p->k, false),
+                   out = offset_view(h, p->out, p->m, p->n, true);
         lls_tensor bias = th_filled(h, p->out, 1, &p->n, NULL, th_hash9, NULL);
         th_also_output(h, "out", &out, 0);
         lls_linear_args args = base_args(h, &x, &weight, &out);
@@ -313,8 +355,10 @@ static void g02(th *h, const void *param) {
         for (int s = 0; s < 4; s++) {
             for (int mode = 0; mode < 2; mode++) {
                 int64_t m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
-                lls_tensor x = th_filled(h, LLS_F32, 2, (int64_t[]){m, k}, NULL, exact_x, NULL), weight = make_weight(h, dtypes[d], n, k, false);
-                lls_tensor bias = th_constant(h, LLS_F32, 1, &n, NULL, 3), out = th_output(h, "out", LLS_F32, 2, (int64_t[]){m, n}, NULL, 1e-5);
+                lls_tensor x = th_filled(h, LLS_F32, 2, (int64_t[]){m, k}, NULL, exact_x, NULL),
+                           weight = make_weight(h, dtypes[d], n, k, false);
+                lls_tensor bias = th_constant(h, LLS_F32, 1, &n, NULL, 3),
+                           out = th_output(h, "out", LLS_F32, 2, (int64_t[]){m, n}, NULL, 1e-5);
                 lls_linear_args args = base_args(h, &x, &weight, &out);
                 args.bias = &bias;
                 if (!call(h, &args, mode)) return;
@@ -329,8 +373,10 @@ static void batch_invariant(th *h, const void *param) {
     (void)param;
     enum { M = 33, N = 20, K = 512 };
     for (int w = 0; w < NUM_WEIGHTS; w++) {
-        lls_tensor x = th_normal(h, LLS_F32, 2, (int64_t[]){M, K}, NULL, 1), weight = make_weight(h, weights_all[w], N, K, false);
-        lls_tensor out = th_output(h, "out", LLS_F32, 2, (int64_t[]){M, N}, NULL, is_block(weights_all[w]) ? 0.03 : 1e-5);
+        lls_tensor x = th_normal(h, LLS_F32, 2, (int64_t[]){M, K}, NULL, 1),
+                   weight = make_weight(h, weights_all[w], N, K, false);
+        lls_tensor out =
+            th_output(h, "out", LLS_F32, 2, (int64_t[]){M, N}, NULL, is_block(weights_all[w]) ? 3e-4 : 1e-5);
         lls_tensor single = th_output(h, "single", LLS_F32, 2, (int64_t[]){1, N}, NULL, -1);
         lls_linear_args args = base_args(h, &x, &weight, &out);
         if (!call(h, &args, true)) return;
@@ -349,8 +395,10 @@ static void levels_agree(th *h, const void *param) {
     (void)param;
     bool avx512 = !th_is_reference(h) && strcmp(h->variant, "cpu_avx512") == 0;
     for (int w = 0; w < NUM_WEIGHTS; w++) {
-        lls_tensor x = th_normal(h, LLS_F16, 2, (int64_t[]){9, 256}, NULL, 1), weight = make_weight(h, weights_all[w], 40, 256, false);
-        lls_tensor out = th_output(h, "out", LLS_F32, 2, (int64_t[]){9, 40}, NULL, is_block(weights_all[w]) ? 0.03 : 1e-5);
+        lls_tensor x = th_normal(h, LLS_F16, 2, (int64_t[]){9, 256}, NULL, 1),
+                   weight = make_weight(h, weights_all[w], 40, 256, false);
+        lls_tensor out =
+            th_output(h, "out", LLS_F32, 2, (int64_t[]){9, 40}, NULL, is_block(weights_all[w]) ? 3e-4 : 1e-5);
         lls_tensor other = th_output(h, "avx2", LLS_F32, 2, (int64_t[]){9, 40}, NULL, -1);
         lls_linear_args args = base_args(h, &x, &weight, &out);
         if (!call(h, &args, true)) return;
@@ -375,7 +423,9 @@ static void stacked(th *h, const void *param) {
         bool packs = !th_is_reference(h) && h->device.type == LLS_CPU;
         if (packs) {
             if (!pack(h, parts, 3, &all)) return;
-            if (all.view.shape[0] != N || all.view.shape[1] != K || all.view.layout != LLS_PACKED) th_fail(h, "the stacked view is not [%d, %d]", N, K);
+            if (all.view.shape[0] != N || all.view.shape[1] != K || all.view.layout != LLS_PACKED) {
+                th_fail(h, "the stacked view is not [%d, %d]", N, K);
+            }
             lls_linear_args args = base_args(h, &x, &all.view, &out);
             bool ok = th_ok(h, lls_linear(h->ctx, &args, h->stream));
             release(h, &all);
@@ -393,17 +443,21 @@ static void stacked(th *h, const void *param) {
 
 static void errors(th *h, const void *param) {
     (void)param;
-    lls_tensor x = th_normal(h, LLS_F16, 2, (int64_t[]){2, 64}, NULL, 1), weight = th_normal(h, LLS_F16, 2, (int64_t[]){5, 64}, NULL, 1);
-    lls_tensor out = th_output(h, "out", LLS_F16, 2, (int64_t[]){2, 5}, NULL, 0), bias = th_normal(h, LLS_BF16, 1, (int64_t[]){5}, NULL, 1);
+    lls_tensor x = th_normal(h, LLS_F16, 2, (int64_t[]){2, 64}, NULL, 1),
+               weight = th_normal(h, LLS_F16, 2, (int64_t[]){5, 64}, NULL, 1);
+    lls_tensor out = th_output(h, "out", LLS_F16, 2, (int64_t[]){2, 5}, NULL, 0),
+               bias = th_normal(h, LLS_BF16, 1, (int64_t[]){5}, NULL, 1);
     lls_linear_args args = base_args(h, &x, &weight, NULL);
     th_expect_error(h, lls_linear(h->ctx, &args, h->stream), LLS_ERR_ARGUMENT, "out is NULL");
     lls_tensor bad = weight;
     bad.shape[1] = 63;
     args = base_args(h, &x, &bad, &out);
-    th_expect_error(h, lls_linear(h->ctx, &args, h->stream), LLS_ERR_SHAPE, "weight.shape[1] is 63, must equal x.shape[1] = 64");
+    th_expect_error(h, lls_linear(h->ctx, &args, h->stream), LLS_ERR_SHAPE,
+                    "weight.shape[1] is 63, must equal x.shape[1] = 64");
     bad = weight, bad.shape[0] = 4;
     args = base_args(h, &x, &bad, &out);
-    th_expect_error(h, lls_linear(h->ctx, &args, h->stream), LLS_ERR_SHAPE, "out.shape[1] is 5, must equal weight.shape[0] = 4");
+    th_expect_error(h, lls_linear(h->ctx, &args, h->stream), LLS_ERR_SHAPE,
+                    "out.shape[1] is 5, must equal weight.shape[0] = 4");
     bad = weight, bad.stride[1] = 2;
     args = base_args(h, &x, &bad, &out);
     th_expect_error(h, lls_linear(h->ctx, &args, h->stream), LLS_ERR_STRIDE, "weight.stride[1] is 2, must be 1");
@@ -433,17 +487,26 @@ static void errors(th *h, const void *param) {
         return;
     }
     two[1].dtype = LLS_BF16;
-    th_expect_error(h, lls_linear_packed_bytes(h->ctx, two, 2, &bytes), LLS_ERR_DTYPE, "must equal weights[0].dtype = f16");
+    th_expect_error(h, lls_linear_packed_bytes(h->ctx, two, 2, &bytes), LLS_ERR_DTYPE,
+                    "must equal weights[0].dtype = f16");
     two[1] = weight, two[1].shape[1] = 32;
-    th_expect_error(h, lls_linear_packed_bytes(h->ctx, two, 2, &bytes), LLS_ERR_SHAPE, "must equal weights[0].shape[1] = 64");
+    th_expect_error(h, lls_linear_packed_bytes(h->ctx, two, 2, &bytes), LLS_ERR_SHAPE,
+                    "must equal weights[0].shape[1] = 64");
     th_expect_error(h, lls_linear_packed_bytes(h->ctx, two, 0, &bytes), LLS_ERR_ARGUMENT, "num_weights is 0");
     _Alignas(64) static char buffer[4096];
-    th_expect_error(h, lls_linear_pack(h->ctx, &weight, 1, buffer, 8, &view), LLS_ERR_ARGUMENT, "bytes is 8, must be at least 2048");
-    th_expect_error(h, lls_linear_pack(h->ctx, &weight, 1, buffer + 4, 4000, &view), LLS_ERR_STRIDE, "must be aligned to 64 bytes");
-    th_expect_error(h, lls_linear_pack(h->ctx, &weight, 1, weight.data, 4000, &view), LLS_ERR_ALIAS, "overlaps weights[0]");
+    th_expect_error(h, lls_linear_pack(h->ctx, &weight, 1, buffer, 8, &view), LLS_ERR_ARGUMENT,
+                    "bytes is 8, must be at least 2048");
+    th_expect_error(h, lls_linear_pack(h->ctx, &weight, 1, buffer + 4, 4000, &view), LLS_ERR_STRIDE,
+                    "must be aligned to 64 bytes");
+    th_expect_error(h, lls_linear_pack(h->ctx, &weight, 1, weight.data, 4000, &view), LLS_ERR_ALIAS,
+                    "overlaps weights[0]");
 }
 
-#define G03(m, n, k, dtype, out) {"G01 G03 " #m "x" #n "x" #k " " #dtype " out " #out, g03, &(const params){m, n, k, dtype, dtype, out, 0, 0, 0, 0, 0}, false}
+#define G03(m, n, k, dtype, out)                                              \
+    {                                                                         \
+        "G01 G03 " #m "x" #n "x" #k " " #dtype " out " #out, g03,             \
+            &(const params){m, n, k, dtype, dtype, out, 0, 0, 0, 0, 0}, false \
+    }
 static const th_case cases[] = {
     {"G02 empty sizes", g02, NULL, false},
     G03(1, 105, 107, LLS_F16, LLS_F32),

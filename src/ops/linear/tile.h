@@ -1,11 +1,13 @@
-/* The packed weight layout, one for every SIMD level. A tile is 16 rows of the weight, so that a vector register holds one dword or one float a row
- * and a matrix product needs no horizontal sums. Rows past n are zeros.
+/* The packed weight layout, one for every SIMD level. A tile is 16 rows of the weight, so that a vector register holds
+ * one dword or one float a row and a matrix product needs no horizontal sums. Rows past n are zeros.
  *
  * Plain dtypes, [k][16]:  row 0 k 0, row 1 k 0, ... row 15 k 0, row 0 k 1, ...
  *
  * Block types lie in up to three planes one after the other, each in the order of k, padded to 64 bytes together:
- *   codes   a group of 32 weights a row: 4-byte pieces, [piece][16 rows][4]. 8 bits: 8 pieces, piece c is k = 4c .. 4c+3. Fewer bits: 4 pieces of
- *           nibbles, low ones k = 4c .. 4c+3 and high ones k = 16+4c .. 16+4c+3 (as in GGUF's byte pairs).
+ *   codes   a group of 32 weights a row: 4-byte pieces, [piece][16 rows][4].
+ *           8 bits: 8 pieces, piece c is k = 4c .. 4c+3.
+ *           Fewer bits: 4 pieces of nibbles, the low ones k = 4c .. 4c+3 and the high ones k = 16+4c .. 16+4c+3
+ *           (as in GGUF's byte pairs).
  *   high    5 bits: [16 rows][4] a group; bit c of byte j is bit 4 of code 4c+j.
  *           6 bits: [2][16 rows][4] a group; bits 2c, 2c+1 of byte j in piece g are bits 4, 5 of code 16g+4c+j.
  *   scales  a record for each block of the type (32 or 256 weights), each field for 16 rows:
@@ -13,7 +15,8 @@
  *             Q4_1 Q5_1        f16 d, f16 min
  *             Q4_K Q5_K        f16 d, f16 dmin, u8 scale[8], u8 min[8]   (the 6-bit numbers as bytes)
  *             Q6_K             f16 d, i8 scale[16]
- * Every value of the file is kept exactly. The size is the file's, plus 2.8 % for Q4_K and 2.3 % for Q5_K, plus padding. */
+ * Every value of the file is kept exactly. The size is the file's, plus 2.8 % for Q4_K and 2.3 % for Q5_K, plus
+ * padding. */
 #ifndef LLS_OPS_LINEAR_TILE_H
 #define LLS_OPS_LINEAR_TILE_H
 
@@ -78,7 +81,8 @@ LLS_BLOCK_FN lls__planes lls__tile_planes(lls_dtype dtype, int64_t k) {
 
 /* Bytes of a tile, padding included. */
 static inline int64_t lls__tile_bytes(lls_dtype dtype, int64_t k) {
-    int64_t bytes = lls__is_block_type(dtype) ? lls__tile_planes(dtype, k).end : k * LLS__TILE_ROWS * lls_dtype_block_bytes(dtype);
+    int64_t bytes =
+        lls__is_block_type(dtype) ? lls__tile_planes(dtype, k).end : k * LLS__TILE_ROWS * lls_dtype_block_bytes(dtype);
     return (bytes + LLS__TILE_ALIGN - 1) / LLS__TILE_ALIGN * LLS__TILE_ALIGN;
 }
 
