@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the bundled tests on this machine's GPU and writes a result file.
 #   ./run.sh RESULT.json [MODEL.gguf]
-# Every op x variant x case against the oracle; the smallest case of each under compute-sanitizer memcheck and racecheck, where that tool is installed; the engine's
+# Every op x variant x case against the oracle (LLS_LARGE=1: also those that need gigabytes); streams and graphs; the smallest case of each under compute-sanitizer memcheck and racecheck, where that tool is installed; the engine's
 # tests; with a model, its golden logits and ids on the GPU, and the same text from the CPU and the GPU.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -41,6 +41,7 @@ if command -v compute-sanitizer >/dev/null; then
     step "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$here/op_test" --device cuda --smallest
   done
 fi
+step streams "$here/stream_test"
 step engine "$here/engine_test" --golden "$here/golden" --device cuda
 step golden "$here/golden_test" --golden "$here/golden" --device cuda ${model:+--model "$model"}
 [ -n "$model" ] && step text same_text

@@ -1,0 +1,270 @@
+/* Every op on a caller's stream (known fault X01) and in a CUDA graph (X03), on one GPU.
+ *
+ * X03: the op's first call in the process is captured in global mode; three replays with new input values give the bits of eager calls.
+ * X01: the stream is held up by a sleeping host function, then new input is copied on it, then the op runs: its result must be that of the new input, and the
+ * default stream must stay empty. */
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/check.h"
+#include "llmspeed/llmspeed.h"
+
+enum { TOKENS = 5, HIDDEN = 64, HEADS = 4, KV_HEADS = 2, DIM = 16, PAGE = 4, PAGES = 6, VOCAB = 50 };
+
+static lls_ctx *ctx;
+static const lls_device gpu = {LLS_CUDA, 0};
+static cudaStream_t stream;
+
+/* An op to test: `input` is refilled before each run with values of the kind that the op reads there; `output` is compared. */
+typedef struct op_call {
+    const char *name;
+    lls_status (*run)(lls_stream s);
+    const lls_tensor *input, *output;
+} op_call;
+
+static uint32_t seed = 1;
+
+static float next_value(void) {
+    seed = seed * 1664525u + 1013904223u;
+    return (float)(seed >> 8) / (float)(1 << 23) - 1.0f;
+}
+
+static void *device_copy(const void *host, size_t bytes) {
+    void *p;
+    if (lls_malloc(ctx, bytes, &p) || lls_upload(ctx, p, host, bytes, NULL)) {
+        fprintf(stderr, "stream_test: %s\n", lls_last_error());
+        exit(2);
+    }
+    return p;
+}
+
+static lls_tensor floats(int32_t ndim, const int64_t *shape) {
+    lls_tensor t = lls_tensor_make(NULL, LLS_F32, gpu, ndim, shape);
+    int64_t n = lls_tensor_numel(&t);
+    float *values = malloc((size_t)n * sizeof *values);
+    for (int64_t i = 0; i < n; i++) values[i] = next_value();
+    t.data = device_copy(values, (size_t)n * sizeof *values);
+    free(values);
+    return t;
+}
+
+static lls_tensor ints(int64_t n, const int32_t *values) {
+    return lls_tensor_make(device_copy(values, (size_t)n * 4), LLS_I32, gpu, 1, &n);
+}
+
+#define SHAPE(...) (const int64_t[]){__VA_ARGS__}
+static lls_tensor x, w, y, matrix_b, product, heads_q, heads_k, heads_v, rotated, k_cache, v_cache, attn, lse, merged, table, embedded, logits, positions, ids, slots,
+    page_table, kv_lens, sampled, dense_k, dense_v, dense_q, dense_out;
+
+static void make_tensors(void) {
+    x = floats(2, SHAPE(TOKENS, HIDDEN)), w = floats(1, SHAPE(HIDDEN)), y = floats(2, SHAPE(TOKENS, HIDDEN));
+    matrix_b = floats(2, SHAPE(HIDDEN, HIDDEN)), product = floats(2, SHAPE(TOKENS, HIDDEN));
+    heads_q = floats(3, SHAPE(TOKENS, HEADS, DIM)), heads_k = floats(3, SHAPE(TOKENS, KV_HEADS, DIM)), heads_v = floats(3, SHAPE(TOKENS, KV_HEADS, DIM));
+    rotated = floats(3, SHAPE(TOKENS, HEADS, DIM));
+    k_cache = floats(4, SHAPE(PAGES, PAGE, KV_HEADS, DIM)), v_cache = floats(4, SHAPE(PAGES, PAGE, KV_HEADS, DIM));
+    attn = floats(4, SHAPE(1, TOKENS, HEADS, DIM)), lse = floats(2, SHAPE(TOKENS, HEADS)), merged = floats(3, SHAPE(TOKENS, HEADS, DIM));
+    table = floats(2, SHAPE(VOCAB, HIDDEN)), embedded = floats(2, SHAPE(TOKENS, HIDDEN)), logits = floats(2, SHAPE(TOKENS, VOCAB));
+    dense_q = floats(4, SHAPE(1, TOKENS, HEADS, DIM)), dense_k = floats(4, SHAPE(1, TOKENS, KV_HEADS, DIM)), dense_v = floats(4, SHAPE(1, TOKENS, KV_HEADS, DIM));
+    dense_out = floats(4, SHAPE(1, TOKENS, HEADS, DIM));
+    positions = ints(TOKENS, (const int32_t[]){0, 1, 7, 100, 131071});
+    ids = ints(TOKENS, (const int32_t[]){0, 49, 3, 3, 17});
+    sampled = ints(TOKENS, (const int32_t[TOKENS]){0});
+    kv_lens = ints(1, (const int32_t[]){11});
+    page_table = ints(3, (const int32_t[]){4, 0, 2});
+    page_table.ndim = 2, page_table.shape[0] = 1, page_table.shape[1] = 3, page_table.stride[0] = 3, page_table.stride[1] = 1;
+    static const int64_t slot_values[TOKENS] = {0, 9, -1, 23, 4};
+    slots = lls_tensor_make(device_copy(slot_values, sizeof slot_values), LLS_I64, gpu, 1, SHAPE(TOKENS));
+}
+
+static lls_status run_embed(lls_stream s) {
+    lls_embed_args a = LLS_EMBED_ARGS_INIT;
+    a.table = &table, a.ids = &ids, a.out = &embedded;
+    return lls_embed(ctx, &a, s);
+}
+
+static lls_status run_rmsnorm(lls_stream s) {
+    lls_rmsnorm_args a = LLS_RMSNORM_ARGS_INIT;
+    a.x = &x, a.weight = &w, a.out = &y, a.eps = 1e-5f;
+    return lls_rmsnorm(ctx, &a, s);
+}
+
+static lls_status run_layernorm(lls_stream s) {
+    lls_layernorm_args a = LLS_LAYERNORM_ARGS_INIT;
+    a.x = &x, a.weight = &w, a.out = &y, a.eps = 1e-5f;
+    return lls_layernorm(ctx, &a, s);
+}
+
+static lls_status run_gemm(lls_stream s) {
+    lls_gemm_args a = LLS_GEMM_ARGS_INIT;
+    a.a = &x, a.b = &matrix_b, a.out = &product;
+    return lls_gemm(ctx, &a, s);
+}
+
+static lls_status run_linear(lls_stream s) {
+    lls_linear_args a = LLS_LINEAR_ARGS_INIT;
+    a.x = &x, a.weight = &matrix_b, a.out = &product;
+    return lls_linear(ctx, &a, s);
+}
+
+static lls_status run_rope(lls_stream s) {
+    lls_rope_args a = LLS_ROPE_ARGS_INIT;
+    a.x = &heads_q, a.out = &rotated, a.positions = &positions;
+    return lls_rope(ctx, &a, s);
+}
+
+static lls_status run_kv_write(lls_stream s) {
+    lls_kv_write_args a = LLS_KV_WRITE_ARGS_INIT;
+    a.k = &heads_k, a.v = &heads_v, a.k_cache = &k_cache, a.v_cache = &v_cache, a.slots = &slots;
+    return lls_kv_write(ctx, &a, s);
+}
+
+static lls_status run_prefill(lls_stream s) {
+    lls_attn_prefill_args a = LLS_ATTN_PREFILL_ARGS_INIT;
+    a.q = &dense_q, a.k = &dense_k, a.v = &dense_v, a.out = &dense_out, a.mask.causal = true;
+    return lls_attn_prefill(ctx, &a, s);
+}
+
+static lls_status run_decode_splits(lls_stream s, int32_t num_splits) {
+    lls_attn_decode_args a = LLS_ATTN_DECODE_ARGS_INIT;
+    a.q = &dense_q, a.k_cache = &k_cache, a.v_cache = &v_cache, a.page_table = &page_table, a.kv_lens = &kv_lens, a.out = &attn;
+    a.mask.causal = true, a.num_splits = num_splits;
+    return lls_attn_decode(ctx, &a, s);
+}
+
+static lls_status run_decode(lls_stream s) {
+    return run_decode_splits(s, 0);
+}
+
+static lls_status run_split_decode(lls_stream s) {
+    return run_decode_splits(s, 3);
+}
+
+static lls_status run_merge(lls_stream s) {
+    lls_attn_merge_args a = LLS_ATTN_MERGE_ARGS_INIT;
+    a.a = &heads_q, a.lse_a = &lse, a.b = &rotated, a.lse_b = &lse, a.out = &merged;
+    return lls_attn_merge(ctx, &a, s);
+}
+
+static lls_status run_act(lls_stream s) {
+    lls_gated_act_args a = LLS_GATED_ACT_ARGS_INIT;
+    a.gate = &x, a.up = &product, a.out = &y;
+    return lls_gated_act(ctx, &a, s);
+}
+
+static lls_status run_sample(lls_stream s) {
+    lls_sample_args a = LLS_SAMPLE_ARGS_INIT;
+    a.logits = &logits, a.out_ids = &sampled;
+    return lls_sample(ctx, &a, s);
+}
+
+static const op_call calls[] = {
+    {"embed", run_embed, &table, &embedded},         {"rmsnorm", run_rmsnorm, &x, &y},
+    {"layernorm", run_layernorm, &x, &y},            {"gemm", run_gemm, &x, &product},
+    {"linear", run_linear, &x, &product},            {"rope", run_rope, &heads_q, &rotated},
+    {"kv_write", run_kv_write, &heads_v, &v_cache},  {"attn_prefill", run_prefill, &dense_q, &dense_out},
+    {"attn_decode", run_decode, &dense_q, &attn},    {"attn_decode, 3 splits", run_split_decode, &dense_q, &attn},
+    {"attn_merge", run_merge, &heads_q, &merged},    {"gated_act", run_act, &x, &y},
+    {"sample", run_sample, &logits, &sampled},
+};
+enum { NUM_CALLS = sizeof calls / sizeof *calls };
+
+static size_t bytes_of(const lls_tensor *t) {
+    return (size_t)(lls_tensor_numel(t) * lls_dtype_block_bytes(t->dtype));
+}
+
+static void fill(float *values, const lls_tensor *t) {
+    for (int64_t i = 0, n = lls_tensor_numel(t); i < n; i++) values[i] = next_value();
+}
+
+static void *download(const lls_tensor *t) {
+    void *host = malloc(bytes_of(t));
+    CHECK(lls_download(ctx, host, t->data, bytes_of(t), stream) == LLS_OK, "%s", lls_last_error());
+    return host;
+}
+
+// The output of an eager call with these input values.
+static void *eager(const op_call *c, const float *values) {
+    CHECK(lls_upload(ctx, c->input->data, values, bytes_of(c->input), stream) == LLS_OK, "%s", lls_last_error());
+    CHECK(c->run(stream) == LLS_OK, "%s: %s", c->name, lls_last_error());
+    return download(c->output);
+}
+
+static cudaGraphExec_t capture(const op_call *c) {
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess, "%s: cannot begin the capture", c->name);
+    lls_status status = c->run(stream);
+    cudaError_t error = cudaStreamEndCapture(stream, &graph);
+    CHECK(status == LLS_OK && !error, "%s: captured with %s, %s", c->name, lls_status_name(status), cudaGetErrorString(error));
+    if (graph) CHECK(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess, "%s: cannot instantiate the graph", c->name);
+    if (graph) cudaGraphDestroy(graph);
+    return exec;
+}
+
+static void x03_one(const op_call *c) {
+    cudaGraphExec_t exec = capture(c);
+    float *values = malloc(bytes_of(c->input));
+    for (int replay = 0; exec && replay < 3; replay++) {
+        fill(values, c->input);
+        CHECK(lls_upload(ctx, c->input->data, values, bytes_of(c->input), stream) == LLS_OK, "%s", lls_last_error());
+        CHECK(cudaGraphLaunch(exec, stream) == cudaSuccess && cudaStreamSynchronize(stream) == cudaSuccess, "%s: the replay fails", c->name);
+        void *got = download(c->output), *want = eager(c, values);
+        CHECK(memcmp(got, want, bytes_of(c->output)) == 0, "%s: replay %d differs from the eager call", c->name, replay);
+        free(got), free(want);
+    }
+    free(values);
+    if (exec) cudaGraphExecDestroy(exec);
+}
+
+static void x03(void) {
+    for (int i = 0; i < NUM_CALLS; i++) x03_one(&calls[i]);
+}
+
+static void hold_up(void *user) {
+    (void)user;
+    usleep(50000);
+}
+
+static void x01_one(const op_call *c) {
+    size_t bytes = bytes_of(c->input);
+    float *old = malloc(bytes), *fresh = malloc(bytes);
+    fill(old, c->input), fill(fresh, c->input);
+    void *staged = device_copy(fresh, bytes), *want = eager(c, fresh), *stale = eager(c, old);
+    CHECK(memcmp(want, stale, bytes_of(c->output)) != 0, "%s: the test's inputs do not tell old from new", c->name);
+    cudaLaunchHostFunc(stream, hold_up, NULL);
+    cudaMemcpyAsync(c->input->data, staged, bytes, cudaMemcpyDeviceToDevice, stream);
+    CHECK(c->run(stream) == LLS_OK, "%s: %s", c->name, lls_last_error());
+    CHECK(cudaStreamQuery(cudaStreamLegacy) == cudaSuccess, "%s: work waits on the default stream", c->name);
+    CHECK(cudaStreamQuery(stream) == cudaErrorNotReady, "%s: the call waited for its stream", c->name);
+    cudaGetLastError(); // cudaErrorNotReady is the answer wanted
+    void *got = download(c->output);
+    CHECK(memcmp(got, want, bytes_of(c->output)) == 0, "%s: the result is not that of the input copied on its stream", c->name);
+    lls_free(ctx, staged);
+    free(old), free(fresh), free(want), free(stale), free(got);
+}
+
+static void x01(void) {
+    for (int i = 0; i < NUM_CALLS; i++) x01_one(&calls[i]);
+}
+
+int main(void) {
+    lls_ctx_options options = LLS_CTX_OPTIONS_INIT;
+    options.device = gpu, options.workspace_bytes = 1 << 20;
+    if (lls_cuda_device_count() == 0) {
+        skip_test("X01, X03", "no CUDA device");
+        printf("0 passed, 0 failed, 2 skipped\n");
+        return 0;
+    }
+    if (lls_ctx_create(&options, &ctx) || cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)) {
+        fprintf(stderr, "stream_test: %s\n", lls_last_error());
+        return 2;
+    }
+    make_tensors();
+    run_test("X03 each op captured in a graph, first call of the process included", x03);
+    run_test("X01 each op stays on its caller's stream", x01);
+    lls_ctx_destroy(ctx);
+    return check_summary();
+}
