@@ -9,6 +9,8 @@
 #include "core/tensor.h"
 #include "llmspeed/ops.h"
 
+enum { SLAB_BYTES = 16 << 20, PIECE_ALIGN = 256 };
+
 typedef struct loader {
     const lls_model *model;
     lls_ctx *ctx;
@@ -17,16 +19,29 @@ typedef struct loader {
     int64_t placed_bytes; // for progress
 } loader;
 
+// Weights are cut from few large slabs: huge pages on the CPU, few allocations on CUDA.
+static lls_status add_slab(lls__weights *w, size_t bytes) {
+    void *slab;
+    if (w->num_slabs == w->cap_slabs) {
+        void **grown = lls__grown(w->slabs, &w->cap_slabs, w->num_slabs + 1, sizeof *grown);
+        if (!grown) return LLS_ERR_MEMORY;
+        w->slabs = grown;
+    }
+    LLS_TRY(lls_malloc(w->ctx, bytes, &slab));
+    w->slabs[w->num_slabs++] = slab;
+    w->slab_next = slab;
+    w->slab_left = bytes;
+    return LLS_OK;
+}
+
 static lls_status keep(loader *l, size_t bytes, void **out) {
     lls__weights *w = l->weights;
-    if (w->num_owned == w->cap_owned) {
-        void **grown = lls__grown(w->owned, &w->cap_owned, w->num_owned + 1, sizeof *grown);
-        if (!grown) return LLS_ERR_MEMORY;
-        w->owned = grown;
-    }
-    LLS_TRY(lls_malloc(l->ctx, bytes, out));
-    w->owned[w->num_owned++] = *out;
-    w->total_bytes += (int64_t)bytes;
+    size_t rounded = (bytes + PIECE_ALIGN - 1) / PIECE_ALIGN * PIECE_ALIGN;
+    if (rounded > w->slab_left) LLS_TRY(add_slab(w, rounded > SLAB_BYTES ? rounded : SLAB_BYTES));
+    *out = w->slab_next;
+    w->slab_next += rounded;
+    w->slab_left -= rounded;
+    w->total_bytes += (int64_t)rounded;
     return LLS_OK;
 }
 
@@ -243,8 +258,8 @@ lls_status lls__weights_load(const lls_model *model, lls_ctx *ctx, lls__weights 
 
 void lls__weights_free(lls__weights *weights) {
     if (!weights) return;
-    for (size_t i = 0; i < weights->num_owned; i++) lls_free(weights->ctx, weights->owned[i]);
-    free(weights->owned);
+    for (size_t i = 0; i < weights->num_slabs; i++) lls_free(weights->ctx, weights->slabs[i]);
+    free(weights->slabs);
     free(weights->rope_factors);
     free(weights->layers);
     free(weights);

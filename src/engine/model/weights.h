@@ -32,8 +32,10 @@ typedef struct lls__weights {
     int64_t bytes_per_token;             /* matrices and vectors that a decode step reads */
     int64_t total_bytes;                 /* on the device */
     lls_ctx *ctx;
-    void **owned;                        /* device allocations */
-    size_t num_owned, cap_owned;
+    void **slabs;                        /* device allocations, from which the weights are cut */
+    size_t num_slabs, cap_slabs;
+    char *slab_next;                     /* free part of the newest slab */
+    size_t slab_left;
 } lls__weights;
 
 /* LLS_ERR_MODEL when a tensor is missing or has the wrong shape, naming it. */
