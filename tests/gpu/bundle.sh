@@ -8,10 +8,10 @@ out=${1:-$root/build/gpu-bundle}
 build=$root/build/gpu
 
 cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLLS_CUDA=ON -DLLS_STATIC_DEPS=ON ${LLS_CUDA_ARCHS:+-DLLS_CUDA_ARCHS=$LLS_CUDA_ARCHS} >/dev/null
-cmake --build "$build" --target op_test engine_test golden_test stream_test llmspeed_cli
+cmake --build "$build" --target op_test engine_test load_test golden_test stream_test llmspeed_cli
 rm -rf "$out"
 mkdir -p "$out/golden"
-for program in tests/op_test tests/engine_test tests/golden_test tests/stream_test cli/llmspeed; do
+for program in tests/op_test tests/engine_test tests/load_test tests/golden_test tests/stream_test cli/llmspeed; do
   strip -o "$out/$(basename "$program")" "$build/$program"
 done
 cp "$root"/tests/golden/*.{json,gguf,f32} "$out/golden/"

@@ -43,6 +43,7 @@ if command -v compute-sanitizer >/dev/null; then
 fi
 step streams "$here/stream_test"
 step engine "$here/engine_test" --golden "$here/golden" --device cuda
+step load "$here/load_test" --golden "$here/golden" --device cuda
 step golden "$here/golden_test" --golden "$here/golden" --device cuda ${model:+--model "$model"}
 [ -n "$model" ] && step text same_text
 
