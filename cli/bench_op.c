@@ -130,6 +130,9 @@ int verb_bench_op(int argc, char **argv) {
     cli_parse(&argp, argc, argv, &f);
     f.bench.device = cli_resolve_device(f.bench.device);
     f.bench.user = &f;
+    lls_cuda_info gpu;
+    lls_status found = f.bench.device.type == LLS_CUDA ? lls_cuda_device_info(f.bench.device.index, &gpu) : LLS_OK;
+    if (found) return cli_fail(found);
     f.bandwidth = bench_bandwidth(f.bench.device, cli_threads(f.bench.threads));
     f.rows = json_array();
     printf("%.1f GB/s: what this %s\n", 1e-9 * f.bandwidth,

@@ -59,12 +59,12 @@ static void print_text(const lls_build_info *build) {
         printf("GPU %-6d %s, sm_%d, %d SMs, %s, L2 %s, %s\n", i, gpu.name, gpu.sm, gpu.num_sms,
                cli_size_of((double)gpu.memory_bytes).text, cli_size_of((double)gpu.l2_bytes).text, gpu.driver);
     }
-    printf("\n%-13s %-22s %-6s %-44s %s\n", "op", "variant", "device", "dtypes", "here");
+    printf("\n%-13s %-22s %-6s %-42s %s\n", "op", "variant", "device", "here", "dtypes");
     lls_variant_info v;
     const char *op = "";
     for (int32_t i = 0; lls_variant_at(i, &v); i++) {
-        printf("%-13s %-22s %-6s %-44s %s\n", v.op == op ? "" : v.op, v.variant, device_name(v.device), v.dtypes,
-               v.unavailable ? v.unavailable : "yes");
+        printf("%-13s %-22s %-6s %-42s %s\n", v.op == op ? "" : v.op, v.variant, device_name(v.device),
+               v.unavailable ? v.unavailable : "yes", v.dtypes);
         op = v.op;
     }
 }

@@ -35,6 +35,11 @@ def test_bench_op_of_nothing(args):
     assert result.code == ARGUMENT and args[-1] in result.err
 
 
+def test_bench_op_without_that_gpu():
+    result = run("bench", "op", "--device", "cuda:1000")
+    assert result.code == 5 and "1000" in result.err and result.out == ""
+
+
 def test_bench_op_result_that_cannot_be_written():
     result = run("bench", "op", "-o", "rmsnorm", "-v", "cpu_portable", "-c", "SmolLM2-135M, decode", "--seconds", "0.001", "--device", "cpu",
                  "--json", "/nowhere/x.json")
