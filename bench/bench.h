@@ -1,11 +1,14 @@
-/* Op benchmarks. A suite (src/ops/<op>/<op>_bench.c) names cases; a case is one function that makes tensors and arguments.
+/* Op benchmarks. A suite (src/ops/<op>/<op>_bench.c) names cases; a case is one function that makes tensors and
+ * arguments.
  *
- * The runner calls that function several times: once on the CPU for the fp64 oracle, then on the device under test as often as it takes for the tensors of
- * all copies to exceed the cache ("rotation"), so that weights come from memory as they do in a model. Every implementation is checked against the oracle
- * before it is timed; one that fails its check gets no time.
+ * The runner calls that function several times: once on the CPU for the fp64 oracle, then on the device under test as
+ * often as it takes for the tensors of all copies to exceed the cache ("rotation"), so that weights come from memory as
+ * they do in a model. Every implementation is checked against the oracle before it is timed; one that fails its check
+ * gets no time.
  *
- * Element values depend on the tensor's order in the case and the element's coordinates alone, so a smaller tensor holds the leading part of a larger one.
- * The oracle is slow: for its run, bench_cut shortens an axis, and the outputs are compared over the part that both have. */
+ * Element values depend on the tensor's order in the case and the element's coordinates alone, so a smaller tensor
+ * holds the leading part of a larger one. The oracle is slow: for its run, bench_cut shortens an axis, and the outputs
+ * are compared over the part that both have. */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
@@ -38,12 +41,14 @@ void bench_case(bench *b, const char *model, const char *phase, lls_dtype dtype,
 /* Normal numbers of standard deviation `scale`; for block dtypes random codes with scales near it. */
 const lls_tensor *bench_normal(bench *b, lls_dtype dtype, int32_t ndim, const int64_t *shape, double scale);
 /* i32 or i64: element i (row-major) is fn(i, user). */
-const lls_tensor *bench_integers(bench *b, lls_dtype dtype, int32_t ndim, const int64_t *shape, int64_t (*fn)(int64_t i, const void *user), const void *user);
+const lls_tensor *bench_integers(bench *b, lls_dtype dtype, int32_t ndim, const int64_t *shape,
+                                 int64_t (*fn)(int64_t i, const void *user), const void *user);
 /* An f32 tensor with one value everywhere. */
 const lls_tensor *bench_constant(bench *b, int32_t ndim, const int64_t *shape, double value);
 /* Compared with the oracle: |got - want| <= tol * (|want| + rms(want)). */
 const lls_tensor *bench_output(bench *b, lls_dtype dtype, int32_t ndim, const int64_t *shape, double tol);
-/* What a CPU model holds in place of a block weight: the same values in the order that the vector units like. The weight itself on CUDA and for the oracle. */
+/* What a model on the CPU holds in place of a weight: the same values in the order that the vector units like. The
+ * weight itself on CUDA and for the oracle. */
 const lls_tensor *bench_packed(bench *b, const lls_tensor *weight);
 /* A view of a matrix with its axes exchanged. */
 const lls_tensor *bench_transposed(bench *b, const lls_tensor *matrix);
@@ -53,7 +58,8 @@ int64_t bench_cut(const bench *b, int64_t n, int64_t limit);
 bool bench_is_cuda(const bench *b);
 /* A size for the result file. */
 void bench_param(bench *b, const char *name, int64_t value);
-/* Bytes that must move at least (each input read once, each output written once) and operations (a multiply-add is two). */
+/* Bytes that must move at least (each input read once, each output written once), and operations (a multiply-add is
+ * two). */
 void bench_cost(bench *b, double bytes, double flops);
 /* The argument struct, copied. */
 void bench_args(bench *b, const void *args, size_t bytes);

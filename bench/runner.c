@@ -20,7 +20,8 @@ typedef struct copies {
     bench *b;
 } copies;
 
-static lls_status make_set(bench *b, bench_set *set, bench_arena *arena, bool oracle, bench_make make, const void *params) {
+static lls_status make_set(bench *b, bench_set *set, bench_arena *arena, bool oracle, bench_make make,
+                           const void *params) {
     *set = (bench_set){0};
     b->set = set, b->arena = arena, b->oracle = oracle, b->ctx = arena->ctx, b->status = LLS_OK;
     make(b, params);
@@ -93,7 +94,8 @@ static lls_status compare(const copies *c, double *worst) {
         lls_tensor host = c->sets[0].tensors[i];
         if (c->oracle->tol[i] < 0) continue;
         size_t bytes = (size_t)bench_bytes(host.dtype, lls_tensor_numel(&host));
-        if (!(host.data = malloc(bytes ? bytes : 1))) return lls__fail(LLS_ERR_MEMORY, "bench: no memory for %zu bytes", bytes);
+        host.data = malloc(bytes ? bytes : 1);
+        if (!host.data) return lls__fail(LLS_ERR_MEMORY, "bench: no memory for %zu bytes", bytes);
         lls_status status = lls_download(c->arena.ctx, host.data, c->sets[0].tensors[i].data, bytes, NULL);
         double error = status ? 0 : worst_error(&host, &c->oracle->tensors[i], c->oracle->tol[i]);
         free(host.data);
@@ -126,7 +128,9 @@ static lls_status check_and_time(copies *c, bench_row *row, bench_samples *sampl
     LLS_TRY(launch_copy(0, NULL, c));
     LLS_TRY(lls_synchronize(c->arena.ctx, NULL));
     LLS_TRY(compare(c, &row->error));
-    if (row->error > 1) return lls__fail(LLS_ERR_INTERNAL, "wrong: %.3g times the tolerance off the fp64 oracle", row->error);
+    if (row->error > 1) {
+        return lls__fail(LLS_ERR_INTERNAL, "wrong: %.3g times the tolerance off the fp64 oracle", row->error);
+    }
     return bench_time(c->b->options->device, c->rotation, c->b->options->seconds, launch_copy, c, samples);
 }
 
@@ -204,8 +208,9 @@ lls_status bench_run(const bench_options *options) {
     lls_ctx_destroy(b.oracle_ctx);
     lls_ctx_destroy(b.device_ctx);
     if (!status && b.selected == 0) {
-        return lls__fail(LLS_ERR_ARGUMENT, "bench: no row fits op \"%s\", variant \"%s\", case \"%s\" on this device", options->op ? options->op : "any",
-                         options->variant ? options->variant : "any", options->match ? options->match : "any");
+        return lls__fail(LLS_ERR_ARGUMENT, "bench: no row fits op \"%s\", variant \"%s\", case \"%s\" on this device",
+                         options->op ? options->op : "any", options->variant ? options->variant : "any",
+                         options->match ? options->match : "any");
     }
     return status;
 }

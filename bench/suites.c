@@ -2,7 +2,17 @@
 #include "bench.h"
 
 #define BENCH_SUITES(X) \
-    X(embed) X(rmsnorm) X(layernorm) X(gemm) X(linear) X(rope) X(kv_write) X(attn_prefill) X(attn_decode) X(attn_merge) X(gated_act) \
+    X(embed) \
+    X(rmsnorm) \
+    X(layernorm) \
+    X(gemm) \
+    X(linear) \
+    X(rope) \
+    X(kv_write) \
+    X(attn_prefill) \
+    X(attn_decode) \
+    X(attn_merge) \
+    X(gated_act) \
     X(sample)
 
 #define DECLARE(name) extern const bench_suite bench_suite_##name;

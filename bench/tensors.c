@@ -99,7 +99,7 @@ static lls_tensor *next_slot(bench *b, double tol) {
     lls_tensor *t = &set->tensors[set->num_tensors];
     set->tol[set->num_tensors] = tol;
     if (set->num_tensors < BENCH_MAX_TENSORS - 1) set->num_tensors++;
-    else if (!b->status) b->status = lls__fail(LLS_ERR_INTERNAL, "bench: a case has more than %d tensors", BENCH_MAX_TENSORS - 1);
+    else if (!b->status) b->status = lls__fail(LLS_ERR_INTERNAL, "bench: more than %d tensors", BENCH_MAX_TENSORS - 1);
     return t;
 }
 
@@ -160,7 +160,8 @@ static void fill_integers(const lls_tensor *host, int32_t order, const void *use
     }
 }
 
-const lls_tensor *bench_integers(bench *b, lls_dtype dtype, int32_t ndim, const int64_t *shape, int64_t (*fn)(int64_t, const void *), const void *user) {
+const lls_tensor *bench_integers(bench *b, lls_dtype dtype, int32_t ndim, const int64_t *shape,
+                                 int64_t (*fn)(int64_t, const void *), const void *user) {
     lls_tensor *t = add(b, dtype, ndim, shape, -1);
     fill(b, t, fill_integers, &(integers){fn, user});
     return t;

@@ -57,8 +57,8 @@ static double percentile(const samples *s, double percent) {
     return s->count ? s->seconds[(int32_t)(percent / 100 * (s->count - 1) + 0.5)] : 0;
 }
 
-// Runs one request to its end. Each step's time goes to `steps` when it gave a token and `steps` is not NULL; the first token's step
-// is the prefill, and counts as `prefill`.
+// Runs one request to its end. The time up to the first token (or to the end without one) is `prefill`; that of each
+// later step goes to `steps`. Either may be NULL.
 static lls_status run_request(lls_engine *engine, const int32_t *prompt, int32_t prompt_tokens, int32_t new_tokens,
                               double *prefill, samples *steps) {
     lls_request request = LLS_REQUEST_INIT;
@@ -132,14 +132,16 @@ static int report(const flags *f, const lls_model *model, const lls_engine *engi
             "peak_memory_bytes", (json_int_t)peak, "machine_gbps", 1e-9 * bandwidth, "variants",
             cli_variants_json(f->engine.device));
         if (prefill > 0) {
-            json_object_set_new(object, "prefill", json_pack("{s:f, s:f, s:f, s:f}", "tokens_per_s",
-                                f->prompt_tokens / prefill, "median_s", prefill, "p95_s", percentile(&o->prefill, 95),
-                                "best_s", percentile(&o->prefill, 0)));
+            json_t *figures = json_pack("{s:f, s:f, s:f, s:f}", "tokens_per_s", f->prompt_tokens / prefill, "median_s",
+                                        prefill, "p95_s", percentile(&o->prefill, 95), "best_s",
+                                        percentile(&o->prefill, 0));
+            json_object_set_new(object, "prefill", figures);
         }
         if (decode > 0) {
-            json_object_set_new(object, "decode", json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "tokens_per_s", 1 / decode,
-                                "median_ms", 1e3 * decode, "p95_ms", 1e3 * percentile(&o->decode, 95), "best_ms",
-                                1e3 * percentile(&o->decode, 0), "gbps", gbps, "floor_share", share));
+            json_t *figures = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "tokens_per_s", 1 / decode, "median_ms",
+                                        1e3 * decode, "p95_ms", 1e3 * percentile(&o->decode, 95), "best_ms",
+                                        1e3 * percentile(&o->decode, 0), "gbps", gbps, "floor_share", share);
+            json_object_set_new(object, "decode", figures);
         }
         return cli_print_json(object, NULL);
     }

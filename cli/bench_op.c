@@ -81,7 +81,8 @@ static void on_row(const bench_row *r, void *user) {
     char name[96];
     int used = snprintf(name, sizeof name, "%s", r->name);
     for (int32_t i = 0; i < r->num_params && used < (int)sizeof name; i++) {
-        used += snprintf(name + used, sizeof name - (size_t)used, "%s%lld", i ? "x" : " ", (long long)r->param_values[i]);
+        used += snprintf(name + used, sizeof name - (size_t)used, "%s%lld", i ? "x" : " ",
+                         (long long)r->param_values[i]);
     }
     printf("%-38s %-5s %c%-21s ", name, r->dtype, r->chosen ? '*' : ' ', r->variant);
     if (r->why) {
@@ -120,9 +121,9 @@ static json_t *result(const flags *f) {
 int verb_bench_op(int argc, char **argv) {
     static const struct argp argp = {
         options, parse, NULL,
-        "Times every implementation of every op on this machine. Each is checked against the fp64 oracle first. Buffers "
-        "rotate through more memory than the cache holds. \"*\" marks what a call takes by itself; \"floor\" is the time "
-        "that the bytes alone need, as a share of the time taken.\vExamples:\n"
+        "Times every implementation of every op on this machine. Each is checked against the fp64 oracle first. "
+        "Buffers rotate through more memory than the cache holds. \"*\" marks what a call takes by itself; \"floor\" "
+        "is the time that the bytes alone need, as a share of the time taken.\vExamples:\n"
         "  llmspeed bench op --op linear --case decode\n"
         "  llmspeed bench op --device cuda --json results.json\n",
         NULL, NULL, NULL};

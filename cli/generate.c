@@ -60,7 +60,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case ARGP_KEY_ARG: argp_error(state, "unexpected argument \"%s\": the prompt belongs after -p", arg); break;
     case ARGP_KEY_END:
         if (f->system && !f->chat) argp_error(state, "--system needs --chat");
-        if (f->raw_special && f->chat) argp_error(state, "--raw-special does not go with --chat: the template has them");
+        if (f->raw_special && f->chat) {
+            argp_error(state, "--raw-special does not go with --chat: the template has them");
+        }
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -115,8 +117,9 @@ static lls_status tokenize(const lls_model *model, const conversation *chat, con
                            const lls_tokenize_options *how, ids *out) {
     size_t capacity = 0;
     for (;;) { // first to size the buffer, then to fill it
-        lls_status status = chat ? lls_chat_tokenize(model, chat->messages, chat->count, out->data, capacity, &out->count)
-                                 : lls_tokenize(model, text, bytes, how, out->data, capacity, &out->count);
+        lls_status status =
+            chat ? lls_chat_tokenize(model, chat->messages, chat->count, out->data, capacity, &out->count)
+                 : lls_tokenize(model, text, bytes, how, out->data, capacity, &out->count);
         if (status || out->data) return status;
         capacity = out->count;
         out->data = malloc(sizeof *out->data * (capacity + 1));
@@ -163,7 +166,9 @@ static const char *finish_name(lls_finish finish) {
 static int finish_code(const answer *a, lls_finish finish) {
     if (a->failed) return cli_error(CLI_FAILED, "standard output: %s", strerror(errno));
     if (finish == LLS_FINISH_NUMERIC) return cli_error(CLI_FILE, "the model computes no numbers: its file is damaged");
-    if (finish == LLS_FINISH_CONTEXT_FULL) fprintf(stderr, "llmspeed: the context is full (--context makes it larger)\n");
+    if (finish == LLS_FINISH_CONTEXT_FULL) {
+        fprintf(stderr, "llmspeed: the context is full (--context makes it larger)\n");
+    }
     return finish == LLS_FINISH_CANCELLED ? CLI_INTERRUPTED : CLI_OK;
 }
 
@@ -179,7 +184,8 @@ static int generate_once(const lls_model *model, lls_engine *engine, const flags
     if (f->chat && strlen(text) != bytes) {
         return cli_error(CLI_FILE, "the prompt holds a NUL byte at %zu, which a chat message cannot", strlen(text));
     }
-    if (f->chat && ((f->system && !say(&chat, "system", f->system)) || !say(&chat, "user", text))) status = LLS_ERR_MEMORY;
+    bool said = !f->chat || ((!f->system || say(&chat, "system", f->system)) && say(&chat, "user", text));
+    if (!said) status = LLS_ERR_MEMORY;
     if (!status) status = tokenize(model, f->chat ? &chat : NULL, text, bytes, &how, &prompt);
 
     char *copy = NULL;
@@ -197,9 +203,10 @@ static int generate_once(const lls_model *model, lls_engine *engine, const flags
         code = finish_code(&a, result.finish);
         cli_speed speed = cli_speed_of(engine, &f->engine, load_seconds);
         if (f->json) {
-            json_t *object = json_pack("{s:o, s:s, s:I, s:I}", "text", cli_json_string(copy ? copy : "", copied), "finish",
-                                       finish_name(result.finish), "prompt_tokens", (json_int_t)result.prompt_tokens,
-                                       "new_tokens", (json_int_t)result.new_tokens);
+            json_t *written = cli_json_string(copy ? copy : "", copied);
+            json_t *object = json_pack("{s:o, s:s, s:I, s:I}", "text", written, "finish", finish_name(result.finish),
+                                       "prompt_tokens", (json_int_t)result.prompt_tokens, "new_tokens",
+                                       (json_int_t)result.new_tokens);
             json_t *figures = cli_speed_json(&speed);
             json_object_update(object, figures);
             json_decref(figures);

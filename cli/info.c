@@ -73,7 +73,8 @@ int verb_info(int argc, char **argv) {
     static const struct argp argp = {
         options, parse, NULL,
         "Shows this build, this machine, and every implementation of every op, in the order in which they are "
-        "considered.\vExamples:\n  llmspeed info\n  llmspeed info --json | jq '.variants[] | select(.op == \"linear\")'\n",
+        "considered.\vExamples:\n  llmspeed info\n"
+        "  llmspeed info --json | jq '.variants[] | select(.op == \"linear\")'\n",
         NULL, NULL, NULL};
     bool json = false;
     cli_parse(&argp, argc, argv, &json);

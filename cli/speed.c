@@ -72,8 +72,9 @@ json_t *cli_speed_json(const cli_speed *s) {
         "ms_per_token", 1e3 * ratio(t->decode_seconds, (double)t->decode_tokens),
         "memory", "peak_bytes", (json_int_t)s->peak_memory, "gpu_bytes", (json_int_t)s->gpu_memory,
         "weight_bytes", (json_int_t)t->weight_bytes, "kv_bytes", (json_int_t)t->kv_bytes,
-        "bandwidth", "bytes_per_token", (json_int_t)t->bytes_per_decode_token, "decode_gbps", 1e-9 * s->decode_bandwidth,
-        "machine_gbps", 1e-9 * s->bandwidth, "share", ratio(s->decode_bandwidth, s->bandwidth),
+        "bandwidth", "bytes_per_token", (json_int_t)t->bytes_per_decode_token,
+        "decode_gbps", 1e-9 * s->decode_bandwidth, "machine_gbps", 1e-9 * s->bandwidth,
+        "share", ratio(s->decode_bandwidth, s->bandwidth),
         "device", s->device.type == LLS_CUDA ? "cuda" : "cpu", "threads", (int)s->threads,
         "variants", cli_variants_json(s->device));
 }

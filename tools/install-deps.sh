@@ -53,7 +53,9 @@ export DEBIAN_FRONTEND=noninteractive
 $sudo apt-get update -q
 # Where clang brings its run-time library along (Debian 12, Ubuntu 22.04), there is no such package.
 case "$missing" in
-*libclang-rt-dev*) apt-cache show libclang-rt-dev >/dev/null 2>&1 || missing=$(echo "$missing" | sed 's/libclang-rt-dev//') ;;
+*libclang-rt-dev*)
+    apt-cache show libclang-rt-dev >/dev/null 2>&1 || missing=$(echo "$missing" | sed 's/libclang-rt-dev//')
+    ;;
 esac
 # shellcheck disable=SC2086 # a list of words
 $sudo apt-get install -q -y $missing

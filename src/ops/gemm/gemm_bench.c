@@ -1,4 +1,4 @@
-/* gemm: square products, and the up projection of the bench models over a prompt (the weight is the transposed operand). */
+/* gemm: square products, and the up projection over a prompt: the weight is the transposed operand. */
 #include "bench/bench.h"
 #include "bench/shapes.h"
 
@@ -21,7 +21,8 @@ static void make(bench *b, const void *param) {
     bench_param(b, "m", p->m);
     bench_param(b, "n", p->n);
     bench_param(b, "k", p->k);
-    bench_cost(b, bench_bytes(p->dtype, p->m * p->k + p->n * p->k + p->m * p->n), 2.0 * (double)p->m * (double)p->n * (double)p->k);
+    bench_cost(b, bench_bytes(p->dtype, p->m * p->k + p->n * p->k + p->m * p->n),
+               2.0 * (double)p->m * (double)p->n * (double)p->k);
 }
 
 static void cases(bench *b) {

@@ -1,4 +1,4 @@
-/* linear: the four weight shapes of a layer for each bench model, one token, a batch and a prompt, in the formats that model files hold. */
+/* linear: the weight shapes of each bench model, for one token, a batch and a prompt, in formats of model files. */
 #include <stdio.h>
 
 #include "bench/bench.h"
@@ -15,7 +15,7 @@ static void make(bench *b, const void *param) {
     const params *p = param;
     int64_t m = bench_cut(b, p->m, 16), n = bench_cut(b, p->n, 64);
     int64_t x_shape[] = {m, p->k}, w_shape[] = {n, p->k}, out_shape[] = {m, n};
-    // Block weights meet rounded activations on the CPU (LLS_COMPUTE_DEFAULT); a sum's error is smaller than an element's.
+    // Block weights meet rounded activations on the CPU (LLS_COMPUTE_DEFAULT).
     bool is_float = lls_dtype_block_elems(p->dtype) == 1;
     lls_dtype x_dtype = p->dtype == LLS_BF16 ? LLS_BF16 : LLS_F32;
     lls_linear_args args = LLS_LINEAR_ARGS_INIT;
@@ -26,7 +26,8 @@ static void make(bench *b, const void *param) {
     bench_param(b, "m", p->m);
     bench_param(b, "n", p->n);
     bench_param(b, "k", p->k);
-    bench_cost(b, bench_bytes(p->dtype, p->n * p->k) + bench_bytes(x_dtype, p->m * (p->k + p->n)), 2.0 * (double)p->m * (double)p->n * (double)p->k);
+    bench_cost(b, bench_bytes(p->dtype, p->n * p->k) + bench_bytes(x_dtype, p->m * (p->k + p->n)),
+               2.0 * (double)p->m * (double)p->n * (double)p->k);
 }
 
 static void model_cases(bench *b, const bench_model *model, lls_dtype dtype, const bench_phase *phase) {
