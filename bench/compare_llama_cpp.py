@@ -48,7 +48,8 @@ def measure_llama_cpp(model_path, threads, prompt_tokens, new_tokens, flash_atte
     params.n_ctx = max(prompt_tokens, new_tokens + 2)
     params.n_batch = params.n_ubatch = 512
     params.n_threads = params.n_threads_batch = threads
-    params.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash_attention else lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    params.flash_attn_type = (lib.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash_attention else
+                              lib.LLAMA_FLASH_ATTN_TYPE_DISABLED)
     context = lib.llama_init_from_model(model, params)
     if not context:
         raise SystemExit("llama.cpp made no context")
@@ -86,8 +87,8 @@ def run_json(command):
 
 
 def run_ours(args, threads):
-    found = run_json([args.llmspeed, "bench", "model", "-m", args.model, "--device", "cpu", "-t", str(threads), "-r", "1",
-                      "-p", str(args.prompt), "-n", str(args.new), "--json"])
+    found = run_json([args.llmspeed, "bench", "model", "-m", args.model, "--device", "cpu", "-t", str(threads),
+                      "-r", "1", "-p", str(args.prompt), "-n", str(args.new), "--json"])
     return {test: found[test]["tokens_per_s"] for test in TESTS} | {"machine_gbps": found["machine_gbps"],
                                                                    "bytes_per_token": found["bytes_per_token"]}
 
@@ -118,7 +119,8 @@ def compare(args, threads):
             "ratio": mine / max(theirs.values()),
         })
         if test == "decode":
-            rows[-1]["floor_share"] = statistics.median(r["decode"] * r["bytes_per_token"] / r["machine_gbps"] / 1e9 for r in ours)
+            rows[-1]["floor_share"] = statistics.median(
+                1e-9 * run["decode"] * run["bytes_per_token"] / run["machine_gbps"] for run in ours)
     return rows, peer[True][0]["system"]
 
 
@@ -140,7 +142,8 @@ def main():
     parser.add_argument("--measure-peer", choices=["on", "off"], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.measure_peer:
-        print(json.dumps(measure_llama_cpp(args.model, int(args.threads), args.prompt, args.new, args.measure_peer == "on")))
+        found = measure_llama_cpp(args.model, int(args.threads), args.prompt, args.new, args.measure_peer == "on")
+        print(json.dumps(found))
         return
     import llama_cpp
 
@@ -149,16 +152,17 @@ def main():
         found, peer_system = compare(args, threads)
         rows += found
     info = run_json([args.llmspeed, "info", "--json"])
-    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)
     result = {
         "machine": machine() | {"level": info["cpu"]["level"]},
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "commit": commit, "llmspeed": info["version"], "llama_cpp_python": llama_cpp.__version__,
+        "commit": commit.stdout.strip(), "llmspeed": info["version"], "llama_cpp_python": llama_cpp.__version__,
         "llama_cpp_system": peer_system, "model": pathlib.Path(args.model).name, "rounds": args.rounds, "rows": rows,
     }
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"\n{'test':<14}{'threads':>8}{'llmspeed':>12}{'llama.cpp':>12}{'ratio':>8}   tokens/s, medians of {args.rounds} rounds")
+    print(f"\ntokens/s, medians of {args.rounds} rounds\n"
+          f"{'test':<14}{'threads':>8}{'llmspeed':>12}{'llama.cpp':>12}{'ratio':>8}")
     for row in rows:
         print(f"{row['test'] + ' ' + str(row['tokens']):<14}{row['threads']:>8}{row['tokens_per_s']:>12.1f}"
               f"{row['llama_cpp_tokens_per_s']:>12.1f}{row['ratio']:>8.2f}")

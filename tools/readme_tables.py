@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of README.md, between its markers, from the result files under bench/results. --check only compares."""
+"""Writes the tables of README.md, between its markers, from bench/results. --check only compares."""
 
 import json
 import pathlib
@@ -22,9 +22,9 @@ def against_llama_cpp(path):
     rows = [[f"{row['test']}, {row['tokens']} tokens", str(row["threads"]), f"{row['tokens_per_s']:.1f}",
              f"{row['llama_cpp_tokens_per_s']:.1f}", f"{row['ratio']:.2f}",
              f"{100 * row['floor_share']:.0f} %" if "floor_share" in row else ""] for row in found["rows"]]
-    return (f"{found['model']} on {machine['cores']} cores of an {machine['cpu']} ({machine['level']}), tokens per second, medians of "
-            f"{found['rounds']} rounds; llama.cpp from llama-cpp-python {found['llama_cpp_python']}, the better of flash attention on and off "
-            f"({found['date'][:10]}):\n\n" +
+    return (f"{found['model']} on {machine['cores']} cores of an {machine['cpu']} ({machine['level']}), tokens per second, "
+            f"medians of {found['rounds']} rounds; llama.cpp from llama-cpp-python {found['llama_cpp_python']}, the better "
+            f"of flash attention on and off ({found['date'][:10]}):\n\n" +
             table(["test", "threads", "llm-speed", "llama.cpp", "ratio", "of the machine's read bandwidth"], rows))
 
 
@@ -39,12 +39,13 @@ def ops(path):
     ceiling = found["ceilings"]
     rate = 1e3 * (ceiling.get("copy_tbps") or ceiling.get("read_tbps") or 0)
     best = [row for row in found["rows"] if row.get("us") and row.get("chosen", True)]
-    rows = [[row["op"], case(row), f"`{row['variant']}`", f"{row['us']:.2f}", f"{1e3 * row['tbps']:.0f}", f"{1e3 * row['tflops']:.0f}",
-             f"{100 * row['roof_share']:.0f} %" if row.get("roof_share") else "", f"{row['ratio']:.2f}" if row.get("ratio") else ""]
-            for row in best]
+    rows = [[row["op"], case(row), f"`{row['variant']}`", f"{row['us']:.2f}", f"{1e3 * row['tbps']:.0f}",
+             f"{1e3 * row['tflops']:.0f}", f"{100 * row['roof_share']:.0f} %" if row.get("roof_share") else "",
+             f"{row['ratio']:.2f}" if row.get("ratio") else ""] for row in best]
     name = found.get("gpu") or found.get("cpu")
-    return (f"<details><summary>Ops on {name} ({found['date'][:10]}, measured bandwidth {rate:.0f} GB/s)</summary>\n\n" +
-            table(["op", "case", "variant", "µs", "GB/s", "GFLOP/s", "of the bandwidth", "best peer / ours"], rows) + "\n</details>\n")
+    header = ["op", "case", "variant", "µs", "GB/s", "GFLOP/s", "of the bandwidth", "best peer / ours"]
+    title = f"Ops on {name} ({found['date'][:10]}, measured bandwidth {rate:.0f} GB/s)"
+    return f"<details><summary>{title}</summary>\n\n{table(header, rows)}\n</details>\n"
 
 
 def tables():

@@ -32,7 +32,8 @@ def run(*args, stdin=b"", env=None, timeout=300):
     environment.update(env or {})
     if isinstance(stdin, str):
         stdin = stdin.encode()
-    done = subprocess.run([PROGRAM, *map(str, args)], input=stdin, capture_output=True, timeout=timeout, env=environment)
+    command = [PROGRAM, *map(str, args)]
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout, env=environment)
     assert done.returncode >= 0, f"died of signal {-done.returncode}: {done.stderr.decode(errors='replace')}"
     result = Result(done)
     assert "Sanitizer" not in result.err and "runtime error" not in result.err, result.err

@@ -6,10 +6,12 @@ import pytest
 
 from conftest import ARGUMENT, run
 
+QUICK = ["bench", "op", "--op", "rmsnorm", "--case", "SmolLM2-135M, decode", "--seconds", "0.01", "--device", "cpu"]
+
 
 def test_bench_op(tmp_path):
     path = tmp_path / "rmsnorm.json"
-    result = run("bench", "op", "--op", "rmsnorm", "--case", "SmolLM2-135M, decode", "--seconds", "0.01", "--device", "cpu", "--json", path)
+    result = run(*QUICK, "--json", path)
     assert result.code == 0, result.err
     found = json.loads(path.read_text())
     assert found["ceilings"]["read_tbps"] > 0 and found["date"] and len(found["sources_sha256"]["rmsnorm"]) == 64
@@ -24,7 +26,7 @@ def test_bench_op(tmp_path):
 
 
 def test_bench_op_on_one_variant():
-    result = run("bench", "op", "-o", "rmsnorm", "-v", "ref", "-c", "SmolLM2-135M, decode", "--seconds", "0.001", "--device", "cpu")
+    result = run(*QUICK, "-v", "ref")
     assert result.code == 0
     assert "*ref" in result.out and "cpu_portable" not in result.out
 
@@ -41,8 +43,7 @@ def test_bench_op_without_that_gpu():
 
 
 def test_bench_op_result_that_cannot_be_written():
-    result = run("bench", "op", "-o", "rmsnorm", "-v", "cpu_portable", "-c", "SmolLM2-135M, decode", "--seconds", "0.001", "--device", "cpu",
-                 "--json", "/nowhere/x.json")
+    result = run(*QUICK, "-v", "cpu_portable", "--json", "/nowhere/x.json")
     assert result.code == 1 and "/nowhere/x.json" in result.err
 
 

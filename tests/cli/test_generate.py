@@ -98,8 +98,8 @@ def test_chat_needs_a_template(tiny):
 
 def test_output_that_cannot_be_written(tiny):
     with open("/dev/full", "w") as full:
-        done = subprocess.run([PROGRAM, "generate", "-m", tiny, "-p", "ab", "-n", "8", "--ignore-eos", "--device", "cpu"],
-                              stdout=full, stderr=subprocess.PIPE, text=True)
+        command = [PROGRAM, "generate", "-m", tiny, "-p", "ab", "-n", "8", "--ignore-eos", "--device", "cpu"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
     assert "llmspeed: standard output: No space left" in done.stderr
 
