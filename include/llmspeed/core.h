@@ -27,9 +27,11 @@ extern "C" {
 
 /* Initialiser of an argument struct: struct_size set, everything else zero, which means "default". */
 #ifdef __cplusplus
-#define LLS_ARGS_INIT(type) { sizeof(type) }
+#define LLS_ARGS_INIT(type) \
+    { sizeof(type) }
 #else
-#define LLS_ARGS_INIT(type) { .struct_size = sizeof(type) }
+#define LLS_ARGS_INIT(type) \
+    { .struct_size = sizeof(type) }
 #endif
 
 /* ---- 1. Status ------------------------------------------------------------------------------ */
@@ -57,7 +59,7 @@ typedef enum lls_status {
     LLS_ERR_MODEL = 502,        /* a well-formed file holds a model this library does not know */
     LLS_ERR_ENCODING = 503,     /* text is not valid UTF-8 */
     LLS_ERR_INTERNAL = 600,
-    LLS_ERR_CANCELLED = 700     /* a callback asked to stop */
+    LLS_ERR_CANCELLED = 700 /* a callback asked to stop */
 } lls_status;
 
 /* "LLS_ERR_SHAPE" etc. Never NULL. */
@@ -121,8 +123,7 @@ typedef struct lls_tensor {
 } lls_tensor;
 
 /* A contiguous (row-major) view. ndim above LLS_MAX_DIMS gives a view of ndim 0. */
-LLS_API lls_tensor lls_tensor_make(void *data, lls_dtype dtype, lls_device device, int32_t ndim,
-                                   const int64_t *shape);
+LLS_API lls_tensor lls_tensor_make(void *data, lls_dtype dtype, lls_device device, int32_t ndim, const int64_t *shape);
 /* Product of the sizes; 1 for ndim 0. */
 LLS_API int64_t lls_tensor_numel(const lls_tensor *t);
 
@@ -196,8 +197,8 @@ LLS_API bool lls_variant_at(int32_t index, lls_variant_info *out);
 typedef struct lls_build_info {
     const char *version;
     const char *compiler;
-    const char *cuda;       /* "13.0" or "none": the toolkit this library was built with */
-    const char *cpu_level;  /* the SIMD level chosen here: "portable", "avx2", "avx512" */
+    const char *cuda;      /* "13.0" or "none": the toolkit this library was built with */
+    const char *cpu_level; /* the SIMD level chosen here: "portable", "avx2", "avx512" */
     const char *cpu_name;
 } lls_build_info;
 LLS_API lls_build_info lls_build(void);
@@ -205,7 +206,7 @@ LLS_API lls_build_info lls_build(void);
 typedef struct lls_cuda_info {
     char name[256];
     char driver[32];
-    int32_t sm;             /* compute capability x 10, 90 for an H200 */
+    int32_t sm; /* compute capability x 10, 90 for an H200 */
     int32_t num_sms;
     size_t memory_bytes;
     size_t l2_bytes;

@@ -26,7 +26,8 @@ static int usable_cores(void) {
 
 // Large blocks ask for huge pages: streaming weights through 4 KB ones costs a sixth of the bandwidth.
 static void *host_alloc(size_t bytes) {
-    size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT, rounded = (bytes + alignment - 1) / alignment * alignment;
+    size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT,
+           rounded = (bytes + alignment - 1) / alignment * alignment;
     void *block = rounded < bytes ? NULL : aligned_alloc(alignment, rounded ? rounded : alignment);
     if (block && alignment == HUGE_PAGE) madvise(block, rounded, MADV_HUGEPAGE);
     return block;
@@ -39,10 +40,12 @@ lls_status lls_ctx_create(const lls_ctx_options *options, lls_ctx **out) {
     if (options) LLS_TRY(lls__copy_args("ctx_create", &opt, sizeof opt, options));
     if (opt.device.type == 0) opt.device.type = LLS_CPU;
     if (opt.device.type != LLS_CPU && opt.device.type != LLS_CUDA) {
-        return lls__fail(LLS_ERR_ARGUMENT, "ctx_create: device.type is %d, must be LLS_CPU or LLS_CUDA", (int)opt.device.type);
+        return lls__fail(LLS_ERR_ARGUMENT, "ctx_create: device.type is %d, must be LLS_CPU or LLS_CUDA",
+                         (int)opt.device.type);
     }
     if (opt.num_threads < 0 || opt.num_threads > MAX_THREADS) {
-        return lls__fail(LLS_ERR_ARGUMENT, "ctx_create: num_threads is %d, must be 0 to %d", opt.num_threads, MAX_THREADS);
+        return lls__fail(LLS_ERR_ARGUMENT, "ctx_create: num_threads is %d, must be 0 to %d", opt.num_threads,
+                         MAX_THREADS);
     }
     if (opt.device.type == LLS_CPU && opt.device.index != 0) {
         return lls__fail(LLS_ERR_NO_DEVICE, "ctx_create: device is cpu:%d, must be cpu:0", opt.device.index);
@@ -94,7 +97,9 @@ lls_status lls_ctx_reserve(lls_ctx *ctx, size_t bytes) {
 lls_status lls__ctx_workspace(lls_ctx *ctx, const char *op, size_t bytes, void **out) {
     if (bytes > ctx->workspace_bytes) {
         if (ctx->device.type == LLS_CUDA) {
-            return lls__fail(LLS_ERR_WORKSPACE, "%s: the context's workspace has %zu bytes, this call needs %zu: lls_ctx_reserve", op, ctx->workspace_bytes, bytes);
+            return lls__fail(LLS_ERR_WORKSPACE,
+                             "%s: the context's workspace has %zu bytes, this call needs %zu: lls_ctx_reserve", op,
+                             ctx->workspace_bytes, bytes);
         }
         LLS_TRY(lls_ctx_reserve(ctx, bytes + bytes / 2));
     }

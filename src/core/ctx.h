@@ -8,17 +8,18 @@
 
 struct lls_ctx {
     lls_device device;
-    lls__pool *pool;       /* CPU only */
-    lls__cpu_level level;  /* CPU only: best level of this machine */
-    void *workspace;       /* on the device, 256-byte aligned */
+    lls__pool *pool;      /* CPU only */
+    lls__cpu_level level; /* CPU only: best level of this machine */
+    void *workspace;      /* on the device, 256-byte aligned */
     size_t workspace_bytes;
-    int32_t sm;            /* CUDA only: compute capability x 10 */
+    int32_t sm; /* CUDA only: compute capability x 10 */
     int32_t num_sms;
 };
 
 const char *lls__device_name(lls_device_type type);
 
-/* At least `bytes` of scratch on the context's device, contents undefined, valid until the op returns (CUDA: until the next op on the stream).
+/* At least `bytes` of scratch on the context's device, contents undefined, valid until the op returns (CUDA: until the
+ * next op on the stream).
  * The CPU grows it; CUDA fails with LLS_ERR_WORKSPACE naming `op`, since growing would allocate during a capture. */
 lls_status lls__ctx_workspace(lls_ctx *ctx, const char *op, size_t bytes, void **out);
 

@@ -6,7 +6,6 @@
 #include "dispatch/launch.h"
 #include "dispatch/variant.h"
 
-
 const char *lls__cuda_toolkit(void) {
     static char text[16];
     snprintf(text, sizeof text, "%d.%d", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
@@ -31,7 +30,9 @@ int32_t lls_cuda_device_count(void) {
 lls_status lls_cuda_device_info(int32_t index, lls_cuda_info *out) {
     int32_t count = lls_cuda_device_count();
     if (index < 0 || index >= count) {
-        return lls__fail(LLS_ERR_NO_DEVICE, "cuda: device index is %d, this machine has %d CUDA devices with a working driver", index, count);
+        return lls__fail(LLS_ERR_NO_DEVICE,
+                         "cuda: device index is %d, this machine has %d CUDA devices with a working driver", index,
+                         count);
     }
     struct cudaDeviceProp properties;
     int driver = 0;
@@ -91,7 +92,8 @@ lls_status lls__cuda_copy(lls_ctx *ctx, void *dst, const void *src, size_t bytes
     if (bytes == 0) return LLS_OK;
     int previous;
     LLS_TRY(lls__cuda_enter(ctx, &previous));
-    cudaError_t error = cudaMemcpyAsync(dst, src, bytes, to_device ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, (cudaStream_t)stream);
+    cudaError_t error = cudaMemcpyAsync(dst, src, bytes, to_device ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
+                                        (cudaStream_t)stream);
     if (!error) error = cudaStreamSynchronize((cudaStream_t)stream);
     lls__cuda_leave(previous);
     return error ? failed(error, to_device ? "cuda: copy to the device" : "cuda: copy from the device") : LLS_OK;

@@ -1,4 +1,5 @@
-/* The CUDA half of the core. cuda_device.c implements it with the runtime; no_cuda_device.c where the build has no toolkit.
+/* The CUDA half of the core. cuda_device.c implements it with the runtime; no_cuda_device.c where the build has no
+ * toolkit.
  * Neither needs a driver to be present until a CUDA context is created. */
 #ifndef LLS_CORE_DEVICE_H
 #define LLS_CORE_DEVICE_H

@@ -16,7 +16,8 @@ static inline double lls__get(const lls_tensor *t, int64_t offset) {
     }
 }
 
-/* double to float with rounding to odd, so that a second rounding to f16 or bf16 gives what one rounding would have given. */
+/* double to float with rounding to odd, so that a second rounding to f16 or bf16 gives what one rounding would have
+ * given. */
 static inline float lls__round_to_odd(double x) {
     float f = (float)x;
     if ((double)f == x || f != f || isinf(f)) return f;

@@ -14,12 +14,12 @@ lls_status lls__fail(lls_status status, const char *format, ...) __attribute__((
 #define lls__fail(status, ...) ((void)lls__fail((status), __VA_ARGS__), (status))
 
 /* Returns early when a call fails. */
-#define LLS_TRY(call)                               \
-    do {                                            \
-        lls_status lls_try_status_ = (call);        \
-        if (lls_try_status_ != LLS_OK) {            \
-            return lls_try_status_;                 \
-        }                                           \
+#define LLS_TRY(call)                        \
+    do {                                     \
+        lls_status lls_try_status_ = (call); \
+        if (lls_try_status_ != LLS_OK) {     \
+            return lls_try_status_;          \
+        }                                    \
     } while (0)
 
 #endif

@@ -1,4 +1,5 @@
-/* Rows of a tensor: all axes but the last, in row-major order. Plain data, so that C passes it to a kernel by value; read by gcc and nvcc. */
+/* Rows of a tensor: all axes but the last, in row-major order. Plain data, so that C passes it to a kernel by value;
+ * read by gcc and nvcc. */
 #ifndef LLS_CORE_ROWS_H
 #define LLS_CORE_ROWS_H
 
@@ -11,9 +12,9 @@
 #endif
 
 typedef struct lls__rows {
-    int32_t num_axes;                  /* 0 to LLS_MAX_DIMS - 1 */
+    int32_t num_axes; /* 0 to LLS_MAX_DIMS - 1 */
     int64_t shape[LLS_MAX_DIMS - 1];
-    int64_t stride[LLS_MAX_DIMS - 1];  /* elements */
+    int64_t stride[LLS_MAX_DIMS - 1]; /* elements */
 } lls__rows;
 
 static inline lls__rows lls__rows_of(const lls_tensor *t) {

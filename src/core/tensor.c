@@ -11,9 +11,10 @@ static const struct dtype_row {
     const char *name;
     int32_t block_elems, block_bytes;
 } dtype_table[] = {
-    {LLS_F32, "f32", 1, 4},       {LLS_F16, "f16", 1, 2},       {LLS_BF16, "bf16", 1, 2},     {LLS_I8, "i8", 1, 1},
-    {LLS_U8, "u8", 1, 1},         {LLS_I32, "i32", 1, 4},       {LLS_I64, "i64", 1, 8},       {LLS_Q4_0, "q4_0", 32, 18},
-    {LLS_Q4_1, "q4_1", 32, 20},   {LLS_Q5_0, "q5_0", 32, 22},   {LLS_Q5_1, "q5_1", 32, 24},   {LLS_Q8_0, "q8_0", 32, 34},
+    {LLS_F32, "f32", 1, 4},       {LLS_F16, "f16", 1, 2},       {LLS_BF16, "bf16", 1, 2},
+    {LLS_I8, "i8", 1, 1},         {LLS_U8, "u8", 1, 1},         {LLS_I32, "i32", 1, 4},
+    {LLS_I64, "i64", 1, 8},       {LLS_Q4_0, "q4_0", 32, 18},   {LLS_Q4_1, "q4_1", 32, 20},
+    {LLS_Q5_0, "q5_0", 32, 22},   {LLS_Q5_1, "q5_1", 32, 24},   {LLS_Q8_0, "q8_0", 32, 34},
     {LLS_Q4_K, "q4_k", 256, 144}, {LLS_Q5_K, "q5_k", 256, 176}, {LLS_Q6_K, "q6_k", 256, 210},
 };
 
@@ -74,7 +75,8 @@ bool lls__tensor_same_view(const lls_tensor *a, const lls_tensor *b) {
     return true;
 }
 
-// The column slice [first byte, one past last byte) that a view of row-major rows occupies within a period of `period` bytes.
+// The column slice [first byte, one past last byte) that a view of row-major rows occupies within a period of `period`
+// bytes.
 // False when some axis neither fits in the period nor is a multiple of it.
 static bool column_slice(const lls_tensor *t, int64_t period, int64_t *begin, int64_t *end) {
     int64_t size = lls__elem_size(t->dtype), width = size;
@@ -100,7 +102,9 @@ bool lls__tensor_overlap(const lls_tensor *a, const lls_tensor *b) {
     int64_t na = lls__tensor_extent(a), nb = lls__tensor_extent(b);
     const char *pa = a->data, *pb = b->data;
     if (na == 0 || nb == 0 || pa + na <= pb || pb + nb <= pa) return false;
-    if (a->layout != LLS_STRIDED || b->layout != LLS_STRIDED || lls_dtype_block_elems(a->dtype) > 1 || lls_dtype_block_elems(b->dtype) > 1) return true;
+    if (a->layout != LLS_STRIDED || b->layout != LLS_STRIDED || lls_dtype_block_elems(a->dtype) > 1 ||
+        lls_dtype_block_elems(b->dtype) > 1)
+        return true;
     // Slices of one buffer interleave without touching. Any row step of either is a period worth trying.
     for (int32_t i = 0; i < a->ndim; i++) {
         int64_t period = a->shape[i] > 1 ? a->stride[i] * lls__elem_size(a->dtype) : 0, a0, a1, b0, b1;
@@ -142,29 +146,37 @@ static void list_dtypes(lls__dtypes set, char *text, size_t size) {
     }
 }
 
-lls_status lls__check_tensor(const lls_ctx *ctx, const char *op, const char *name, const lls_tensor *t, int32_t min_ndim, int32_t max_ndim,
-                             lls__dtypes dtypes) {
+lls_status lls__check_tensor(const lls_ctx *ctx, const char *op, const char *name, const lls_tensor *t,
+                             int32_t min_ndim, int32_t max_ndim, lls__dtypes dtypes) {
     if (!ctx) return lls__fail(LLS_ERR_ARGUMENT, "%s: ctx is NULL", op);
     if (!t) return lls__fail(LLS_ERR_ARGUMENT, "%s: %s is NULL, must be a tensor", op, name);
     if (!dtype_find(t->dtype) || !(dtypes & LLS__DTYPE(t->dtype))) {
         char wanted[160];
         list_dtypes(dtypes, wanted, sizeof wanted);
-        return lls__fail(LLS_ERR_DTYPE, "%s: %s.dtype is %s (%d), must be one of %s", op, name, lls_dtype_name(t->dtype), (int)t->dtype, wanted);
+        return lls__fail(LLS_ERR_DTYPE, "%s: %s.dtype is %s (%d), must be one of %s", op, name,
+                         lls_dtype_name(t->dtype), (int)t->dtype, wanted);
     }
     if (t->device.type != ctx->device.type || t->device.index != ctx->device.index) {
-        return lls__fail(LLS_ERR_DEVICE, "%s: %s is on %s:%d, must be on the context's device %s:%d", op, name, lls__device_name(t->device.type),
-                         t->device.index, lls__device_name(ctx->device.type), ctx->device.index);
+        return lls__fail(LLS_ERR_DEVICE, "%s: %s is on %s:%d, must be on the context's device %s:%d", op, name,
+                         lls__device_name(t->device.type), t->device.index, lls__device_name(ctx->device.type),
+                         ctx->device.index);
     }
-    if (t->layout != LLS_STRIDED) return lls__fail(LLS_ERR_STRIDE, "%s: %s has layout %d, must be LLS_STRIDED", op, name, (int)t->layout);
+    if (t->layout != LLS_STRIDED)
+        return lls__fail(LLS_ERR_STRIDE, "%s: %s has layout %d, must be LLS_STRIDED", op, name, (int)t->layout);
     if (t->ndim < min_ndim || t->ndim > max_ndim) {
-        return min_ndim == max_ndim ? lls__fail(LLS_ERR_SHAPE, "%s: %s.ndim is %d, must be %d", op, name, t->ndim, min_ndim)
-                                    : lls__fail(LLS_ERR_SHAPE, "%s: %s.ndim is %d, must be %d to %d", op, name, t->ndim, min_ndim, max_ndim);
+        return min_ndim == max_ndim
+                   ? lls__fail(LLS_ERR_SHAPE, "%s: %s.ndim is %d, must be %d", op, name, t->ndim, min_ndim)
+                   : lls__fail(LLS_ERR_SHAPE, "%s: %s.ndim is %d, must be %d to %d", op, name, t->ndim, min_ndim,
+                               max_ndim);
     }
     int64_t numel = 1, extent = 1;
     for (int32_t i = 0; i < t->ndim; i++) {
-        if (t->shape[i] < 0) return lls__fail(LLS_ERR_SHAPE, "%s: %s.shape[%d] is %lld, must be >= 0", op, name, i, (long long)t->shape[i]);
+        if (t->shape[i] < 0)
+            return lls__fail(LLS_ERR_SHAPE, "%s: %s.shape[%d] is %lld, must be >= 0", op, name, i,
+                             (long long)t->shape[i]);
         if (t->shape[i] > 1 && t->stride[i] < 0) {
-            return lls__fail(LLS_ERR_STRIDE, "%s: %s.stride[%d] is %lld, must be >= 0", op, name, i, (long long)t->stride[i]);
+            return lls__fail(LLS_ERR_STRIDE, "%s: %s.stride[%d] is %lld, must be >= 0", op, name, i,
+                             (long long)t->stride[i]);
         }
         int64_t step;
         if (__builtin_mul_overflow(numel, t->shape[i], &numel) ||
@@ -174,51 +186,63 @@ lls_status lls__check_tensor(const lls_ctx *ctx, const char *op, const char *nam
         }
     }
     if (numel == 0) return LLS_OK;
-    if (!t->data) return lls__fail(LLS_ERR_ARGUMENT, "%s: %s.data is NULL, must point to %lld elements", op, name, (long long)numel);
-    int64_t align = lls_dtype_block_elems(t->dtype) == 1 ? lls__elem_size(t->dtype) : 1; // GGUF blocks are byte-aligned by their readers
+    if (!t->data)
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: %s.data is NULL, must point to %lld elements", op, name,
+                         (long long)numel);
+    int64_t align = lls_dtype_block_elems(t->dtype) == 1 ? lls__elem_size(t->dtype)
+                                                         : 1; // GGUF blocks are byte-aligned by their readers
     if ((uintptr_t)t->data % (uintptr_t)align) {
-        return lls__fail(LLS_ERR_STRIDE, "%s: %s.data %p must be aligned to %lld bytes", op, name, t->data, (long long)align);
+        return lls__fail(LLS_ERR_STRIDE, "%s: %s.data %p must be aligned to %lld bytes", op, name, t->data,
+                         (long long)align);
     }
     if (lls_dtype_block_elems(t->dtype) > 1) {
         int64_t k = t->shape[t->ndim - 1];
         if (k % lls_dtype_block_elems(t->dtype)) {
-            return lls__fail(LLS_ERR_SHAPE, "%s: %s.shape[%d] is %lld, must be a multiple of %s's block of %lld", op, name, t->ndim - 1, (long long)k,
-                             lls_dtype_name(t->dtype), (long long)lls_dtype_block_elems(t->dtype));
+            return lls__fail(LLS_ERR_SHAPE, "%s: %s.shape[%d] is %lld, must be a multiple of %s's block of %lld", op,
+                             name, t->ndim - 1, (long long)k, lls_dtype_name(t->dtype),
+                             (long long)lls_dtype_block_elems(t->dtype));
         }
         if (t->ndim > 1 && t->shape[0] > 1 && t->stride[0] != k) {
-            return lls__fail(LLS_ERR_STRIDE, "%s: %s.stride[0] is %lld, block-quantised rows must be contiguous: %lld", op, name, (long long)t->stride[0],
-                             (long long)k);
+            return lls__fail(LLS_ERR_STRIDE, "%s: %s.stride[0] is %lld, block-quantised rows must be contiguous: %lld",
+                             op, name, (long long)t->stride[0], (long long)k);
         }
     }
     return LLS_OK;
 }
 
-lls_status lls__check_dim(const char *op, const char *name, const lls_tensor *t, int32_t dim, int64_t want, const char *source) {
+lls_status lls__check_dim(const char *op, const char *name, const lls_tensor *t, int32_t dim, int64_t want,
+                          const char *source) {
     if (t->shape[dim] == want) return LLS_OK;
-    return lls__fail(LLS_ERR_SHAPE, "%s: %s.shape[%d] is %lld, must equal %s = %lld", op, name, dim, (long long)t->shape[dim], source, (long long)want);
+    return lls__fail(LLS_ERR_SHAPE, "%s: %s.shape[%d] is %lld, must equal %s = %lld", op, name, dim,
+                     (long long)t->shape[dim], source, (long long)want);
 }
 
-lls_status lls__check_same_shape(const char *op, const char *name, const lls_tensor *t, const char *ref_name, const lls_tensor *ref) {
-    if (t->ndim != ref->ndim) return lls__fail(LLS_ERR_SHAPE, "%s: %s.ndim is %d, must equal %s.ndim = %d", op, name, t->ndim, ref_name, ref->ndim);
+lls_status lls__check_same_shape(const char *op, const char *name, const lls_tensor *t, const char *ref_name,
+                                 const lls_tensor *ref) {
+    if (t->ndim != ref->ndim)
+        return lls__fail(LLS_ERR_SHAPE, "%s: %s.ndim is %d, must equal %s.ndim = %d", op, name, t->ndim, ref_name,
+                         ref->ndim);
     for (int32_t i = 0; i < t->ndim; i++) {
         if (t->shape[i] != ref->shape[i]) {
-            return lls__fail(LLS_ERR_SHAPE, "%s: %s.shape[%d] is %lld, must equal %s.shape[%d] = %lld", op, name, i, (long long)t->shape[i], ref_name, i,
-                             (long long)ref->shape[i]);
+            return lls__fail(LLS_ERR_SHAPE, "%s: %s.shape[%d] is %lld, must equal %s.shape[%d] = %lld", op, name, i,
+                             (long long)t->shape[i], ref_name, i, (long long)ref->shape[i]);
         }
     }
     return LLS_OK;
 }
 
-lls_status lls__check_same_dtype(const char *op, const char *name, const lls_tensor *t, const char *ref_name, const lls_tensor *ref) {
+lls_status lls__check_same_dtype(const char *op, const char *name, const lls_tensor *t, const char *ref_name,
+                                 const lls_tensor *ref) {
     if (t->dtype == ref->dtype) return LLS_OK;
-    return lls__fail(LLS_ERR_DTYPE, "%s: %s.dtype is %s, must equal %s.dtype = %s", op, name, lls_dtype_name(t->dtype), ref_name,
-                     lls_dtype_name(ref->dtype));
+    return lls__fail(LLS_ERR_DTYPE, "%s: %s.dtype is %s, must equal %s.dtype = %s", op, name, lls_dtype_name(t->dtype),
+                     ref_name, lls_dtype_name(ref->dtype));
 }
 
 lls_status lls__check_inner_contiguous(const char *op, const char *name, const lls_tensor *t) {
     int32_t last = t->ndim - 1;
     if (t->shape[last] <= 1 || t->stride[last] == 1) return LLS_OK;
-    return lls__fail(LLS_ERR_STRIDE, "%s: %s.stride[%d] is %lld, must be 1", op, name, last, (long long)t->stride[last]);
+    return lls__fail(LLS_ERR_STRIDE, "%s: %s.stride[%d] is %lld, must be 1", op, name, last,
+                     (long long)t->stride[last]);
 }
 
 lls_status lls__check_no_self_overlap(const char *op, const char *name, const lls_tensor *t) {
@@ -238,25 +262,32 @@ lls_status lls__check_no_self_overlap(const char *op, const char *name, const ll
     for (int32_t i = 0; i < n; i++) {
         int32_t axis = order[i];
         if (t->stride[axis] < span) {
-            return lls__fail(LLS_ERR_STRIDE, "%s: %s.stride[%d] is %lld, below the %lld elements it must step over (elements of an output may not coincide)", op,
-                             name, axis, (long long)t->stride[axis], (long long)span);
+            return lls__fail(LLS_ERR_STRIDE,
+                             "%s: %s.stride[%d] is %lld, below the %lld elements it must step over (elements of an "
+                             "output may not coincide)",
+                             op, name, axis, (long long)t->stride[axis], (long long)span);
         }
         span += (t->shape[axis] - 1) * t->stride[axis];
     }
     return LLS_OK;
 }
 
-lls_status lls__check_disjoint(const char *op, const char *name, const lls_tensor *t, const char *other_name, const lls_tensor *other) {
+lls_status lls__check_disjoint(const char *op, const char *name, const lls_tensor *t, const char *other_name,
+                               const lls_tensor *other) {
     if (!lls__tensor_overlap(t, other)) return LLS_OK;
-    return lls__fail(LLS_ERR_ALIAS, "%s: %s at %p overlaps %s at %p, must be disjoint", op, name, t->data, other_name, other->data);
+    return lls__fail(LLS_ERR_ALIAS, "%s: %s at %p overlaps %s at %p, must be disjoint", op, name, t->data, other_name,
+                     other->data);
 }
 
-lls_status lls__check_in_place_or_disjoint(const char *op, const char *name, const lls_tensor *t, const char *other_name, const lls_tensor *other) {
+lls_status lls__check_in_place_or_disjoint(const char *op, const char *name, const lls_tensor *t,
+                                           const char *other_name, const lls_tensor *other) {
     if (lls__tensor_same_view(t, other) || !lls__tensor_overlap(t, other)) return LLS_OK;
-    return lls__fail(LLS_ERR_ALIAS, "%s: %s at %p partly overlaps %s at %p, must be the same view or disjoint", op, name, t->data, other_name, other->data);
+    return lls__fail(LLS_ERR_ALIAS, "%s: %s at %p partly overlaps %s at %p, must be the same view or disjoint", op,
+                     name, t->data, other_name, other->data);
 }
 
-lls_status lls__check_vector(const lls_ctx *ctx, const char *op, const char *name, const lls_tensor *t, int64_t len, const char *source, lls__dtypes dtypes) {
+lls_status lls__check_vector(const lls_ctx *ctx, const char *op, const char *name, const lls_tensor *t, int64_t len,
+                             const char *source, lls__dtypes dtypes) {
     lls_status status = lls__check_tensor(ctx, op, name, t, 1, 1, dtypes);
     if (!status) status = lls__check_dim(op, name, t, 0, len, source);
     if (!status) status = lls__check_inner_contiguous(op, name, t);
@@ -267,11 +298,15 @@ lls_status lls__copy_args(const char *op, void *dst, size_t dst_size, const void
     size_t src_size;
     if (!src) return lls__fail(LLS_ERR_ARGUMENT, "%s: args is NULL", op);
     memcpy(&src_size, src, sizeof src_size);
-    if (src_size < sizeof src_size) return lls__fail(LLS_ERR_ARGUMENT, "%s: args.struct_size is %zu, must be %zu (use the _INIT macro)", op, src_size, dst_size);
+    if (src_size < sizeof src_size)
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: args.struct_size is %zu, must be %zu (use the _INIT macro)", op,
+                         src_size, dst_size);
     for (size_t i = dst_size; i < src_size; i++) {
         if (((const char *)src)[i]) {
-            return lls__fail(LLS_ERR_ARGUMENT, "%s: args has %zu bytes, this library knows %zu and the rest is not zero: the caller was built for a newer version", op,
-                             src_size, dst_size);
+            return lls__fail(LLS_ERR_ARGUMENT,
+                             "%s: args has %zu bytes, this library knows %zu and the rest is not zero: the caller was "
+                             "built for a newer version",
+                             op, src_size, dst_size);
         }
     }
     memset(dst, 0, dst_size);

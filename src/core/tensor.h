@@ -9,9 +9,9 @@
 typedef uint64_t lls__dtypes;
 #define LLS__DTYPE(d) ((lls__dtypes)1 << (d))
 #define LLS__FLOATS (LLS__DTYPE(LLS_F32) | LLS__DTYPE(LLS_F16) | LLS__DTYPE(LLS_BF16))
-#define LLS__BLOCKS                                                                                                  \
-    (LLS__DTYPE(LLS_Q4_0) | LLS__DTYPE(LLS_Q4_1) | LLS__DTYPE(LLS_Q5_0) | LLS__DTYPE(LLS_Q5_1) | LLS__DTYPE(LLS_Q8_0) | \
-     LLS__DTYPE(LLS_Q4_K) | LLS__DTYPE(LLS_Q5_K) | LLS__DTYPE(LLS_Q6_K))
+#define LLS__BLOCKS                                                                              \
+    (LLS__DTYPE(LLS_Q4_0) | LLS__DTYPE(LLS_Q4_1) | LLS__DTYPE(LLS_Q5_0) | LLS__DTYPE(LLS_Q5_1) | \
+     LLS__DTYPE(LLS_Q8_0) | LLS__DTYPE(LLS_Q4_K) | LLS__DTYPE(LLS_Q5_K) | LLS__DTYPE(LLS_Q6_K))
 
 static inline bool lls__is_float(lls_dtype d) {
     return d == LLS_F32 || d == LLS_F16 || d == LLS_BF16;
@@ -38,27 +38,36 @@ bool lls__tensor_same_view(const lls_tensor *a, const lls_tensor *b);
 /* Whether any byte may belong to both. Exact for disjoint ranges and for column slices of one row-major buffer. */
 bool lls__tensor_overlap(const lls_tensor *a, const lls_tensor *b);
 
-/* A view of the same memory with the leading axes (all but the last `keep`) merged into one, when their strides allow it. */
+/* A view of the same memory with the leading axes (all but the last `keep`) merged into one, when their strides allow
+ * it. */
 bool lls__tensor_flatten_rows(const lls_tensor *t, lls_tensor *rows);
 
-/* Present, right device, plain layout, rank within [min_ndim, max_ndim], one of the dtypes, sizes and strides not negative, data not NULL and aligned to its element. */
-lls_status lls__check_tensor(const lls_ctx *ctx, const char *op, const char *name, const lls_tensor *t, int32_t min_ndim, int32_t max_ndim,
-                             lls__dtypes dtypes);
+/* Present, right device, plain layout, rank within [min_ndim, max_ndim], one of the dtypes, sizes and strides not
+ * negative, data not NULL and aligned to its element. */
+lls_status lls__check_tensor(const lls_ctx *ctx, const char *op, const char *name, const lls_tensor *t,
+                             int32_t min_ndim, int32_t max_ndim, lls__dtypes dtypes);
 /* t.shape[dim] == want; `source` says where the wanted value comes from, e.g. "x.shape[1]". */
-lls_status lls__check_dim(const char *op, const char *name, const lls_tensor *t, int32_t dim, int64_t want, const char *source);
-lls_status lls__check_same_shape(const char *op, const char *name, const lls_tensor *t, const char *ref_name, const lls_tensor *ref);
-lls_status lls__check_same_dtype(const char *op, const char *name, const lls_tensor *t, const char *ref_name, const lls_tensor *ref);
+lls_status lls__check_dim(const char *op, const char *name, const lls_tensor *t, int32_t dim, int64_t want,
+                          const char *source);
+lls_status lls__check_same_shape(const char *op, const char *name, const lls_tensor *t, const char *ref_name,
+                                 const lls_tensor *ref);
+lls_status lls__check_same_dtype(const char *op, const char *name, const lls_tensor *t, const char *ref_name,
+                                 const lls_tensor *ref);
 /* stride of the last axis is 1 (or that axis has at most one element). */
 lls_status lls__check_inner_contiguous(const char *op, const char *name, const lls_tensor *t);
 /* Distinct elements of an output must not share memory. */
 lls_status lls__check_no_self_overlap(const char *op, const char *name, const lls_tensor *t);
-lls_status lls__check_disjoint(const char *op, const char *name, const lls_tensor *t, const char *other_name, const lls_tensor *other);
+lls_status lls__check_disjoint(const char *op, const char *name, const lls_tensor *t, const char *other_name,
+                               const lls_tensor *other);
 /* Disjoint, or exactly the same view ("in place"). */
-lls_status lls__check_in_place_or_disjoint(const char *op, const char *name, const lls_tensor *t, const char *other_name, const lls_tensor *other);
+lls_status lls__check_in_place_or_disjoint(const char *op, const char *name, const lls_tensor *t,
+                                           const char *other_name, const lls_tensor *other);
 /* Contiguous 1-d vector of `len` elements of one of the dtypes. */
-lls_status lls__check_vector(const lls_ctx *ctx, const char *op, const char *name, const lls_tensor *t, int64_t len, const char *source, lls__dtypes dtypes);
+lls_status lls__check_vector(const lls_ctx *ctx, const char *op, const char *name, const lls_tensor *t, int64_t len,
+                             const char *source, lls__dtypes dtypes);
 
-/* Copies a caller's args struct into ours: a shorter (older) one leaves zeros, a longer (newer) one is an error unless its tail is zero. */
+/* Copies a caller's args struct into ours: a shorter (older) one leaves zeros, a longer (newer) one is an error unless
+ * its tail is zero. */
 lls_status lls__copy_args(const char *op, void *dst, size_t dst_size, const void *src);
 
 #endif

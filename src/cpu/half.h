@@ -31,8 +31,8 @@ static inline uint16_t lls__f32_to_f16(float f) {
     uint32_t u = lls__f32_bits(f), sign = (u >> 16) & 0x8000, magnitude = u & 0x7fffffff;
     if (magnitude > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
     if (magnitude >= 0x477ff000) return (uint16_t)(sign | 0x7c00); // 65520 and above round to infinity
-    if (magnitude < 0x38800000) {                                   // below 2^-14: subnormal, let the FPU round
-        float scaled = lls__f32_from_bits(magnitude) + 0.5f;        // ulp of [0.5, 1) is 2^-24, f16's subnormal step
+    if (magnitude < 0x38800000) {                                  // below 2^-14: subnormal, let the FPU round
+        float scaled = lls__f32_from_bits(magnitude) + 0.5f;       // ulp of [0.5, 1) is 2^-24, f16's subnormal step
         return (uint16_t)(sign | (lls__f32_bits(scaled) - 0x3f000000));
     }
     uint32_t rounded = magnitude + 0xfff + (magnitude >> 13 & 1);

@@ -23,8 +23,9 @@ static lls__cpu_level best_of_machine(void) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return LLS__CPU_PORTABLE;
-    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vnni");
     return avx512 ? LLS__CPU_AVX512 : LLS__CPU_AVX2;
 #else
     return LLS__CPU_PORTABLE;
@@ -43,7 +44,9 @@ static void detect(void) {
             if (strcmp(wanted, lls__cpu_level_name((lls__cpu_level)level)) != 0) continue;
             known = true;
             if (level <= (int)detected) detected = (lls__cpu_level)level;
-            else lls__log(LLS_LOG_WARN, "LLS_CPU_LEVEL=%s: this machine reaches only %s", wanted, lls__cpu_level_name(detected));
+            else
+                lls__log(LLS_LOG_WARN, "LLS_CPU_LEVEL=%s: this machine reaches only %s", wanted,
+                         lls__cpu_level_name(detected));
         }
         if (!known) lls__log(LLS_LOG_WARN, "LLS_CPU_LEVEL=%s is none of portable, avx2, avx512: ignored", wanted);
     }

@@ -1,5 +1,5 @@
-/* Workers spin for a moment after a job, since the next op of a model step follows within microseconds, and park on a condition variable
- * after that, so that an idle context costs nothing. */
+/* Workers spin for a moment after a job, since the next op of a model step follows within microseconds, and park on a
+ * condition variable after that, so that an idle context costs nothing. */
 #include "cpu/pool.h"
 
 #include <pthread.h>
@@ -56,7 +56,8 @@ static void wait_for_job(lls__pool *pool, unsigned seen) {
         if (atomic_load_explicit(&pool->generation, memory_order_acquire) != seen) return;
         relax();
     }
-    // Sequentially consistent on both sides (see lls__pool_run): either the caller sees us parked, or we see its new generation.
+    // Sequentially consistent on both sides (see lls__pool_run): either the caller sees us parked, or we see its new
+    // generation.
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->parked, 1);
     while (atomic_load(&pool->generation) == seen) pthread_cond_wait(&pool->wake, &pool->lock);

@@ -1,8 +1,10 @@
-/* Vectors of fp32 for the level that the including file is compiled for. GCC's vector extensions carry the arithmetic (+ - * / and comparisons work on
- * vf and vi), so that one source serves every level; only conversions and reductions are named here.
+/* Vectors of fp32 for the level that the including file is compiled for. GCC's vector extensions carry the arithmetic
+ * (+ - * / and comparisons work on vf and vi), so that one source serves every level; only conversions and reductions
+ * are named here.
  *
- * vf_load(dtype, base, i) reads LLS_VF elements of a float dtype as fp32, vf_store rounds to nearest even. Both inline: with a loop-invariant dtype
- * the compiler hoists the switch out of the loop. The _n forms touch only the first n elements: row tails need no padding. */
+ * vf_load(dtype, base, i) reads LLS_VF elements of a float dtype as fp32, vf_store rounds to nearest even. Both inline:
+ * with a loop-invariant dtype the compiler hoists the switch out of the loop. The _n forms touch only the first n
+ * elements: row tails need no padding. */
 #ifndef LLS_CPU_SIMD_H
 #define LLS_CPU_SIMD_H
 
@@ -188,15 +190,18 @@ LLS_INLINE float vf_reduce_max(vf v) {
     return lanes[0];
 }
 
-/* e^x to under 1 ulp (1.2 without FMA): 2^n times a degree-6 polynomial on [-ln2/2, ln2/2] (Cody and Waite range reduction). -inf gives 0, above 88.72 gives +inf,
- * NaN stays NaN; results under 2^-126 flush to 0. */
+/* e^x to under 1 ulp (1.2 without FMA): 2^n times a degree-6 polynomial on [-ln2/2, ln2/2] (Cody and Waite range
+ * reduction). -inf gives 0, above 88.72 gives +inf, NaN stays NaN; results under 2^-126 flush to 0. */
 LLS_INLINE vf vf_exp(vf x) {
     vf clamped = vf_min(vf_max(x, vf_set1(-87.33654f)), vf_set1(88.72284f));
-    vf shifted = vf_fma(clamped, vf_set1(1.44269504f), vf_set1(12582912.0f)); // 1.5 * 2^23: the integer lands in the low mantissa bits
+    vf shifted = vf_fma(clamped, vf_set1(1.44269504f),
+                        vf_set1(12582912.0f)); // 1.5 * 2^23: the integer lands in the low mantissa bits
     vf n = shifted - vf_set1(12582912.0f);
     vf r = vf_fma(n, vf_set1(-0.693145752f), clamped);
     r = vf_fma(n, vf_set1(-1.42860677e-6f), r);
-    vf p = vf_set1(0.00138212263f); // minimax fit with the first two coefficients held at 1: 3e-9 from e^r, where Taylor's seventh term is 1e-7
+    vf p = vf_set1(
+        // minimax fit with the first two coefficients held at 1: 3e-9 from e^r, where Taylor's seventh term is 1e-7
+        0.00138212263f);
     p = vf_fma(p, r, vf_set1(0.00836866722f));
     p = vf_fma(p, r, vf_set1(0.0416682586f));
     p = vf_fma(p, r, vf_set1(0.166665211f));

@@ -6,14 +6,26 @@
 
 #include "llmspeed/core.h"
 
-__device__ __forceinline__ float lls__to_f32(float x) { return x; }
-__device__ __forceinline__ float lls__to_f32(__half x) { return __half2float(x); }
-__device__ __forceinline__ float lls__to_f32(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float lls__to_f32(float x) {
+    return x;
+}
+__device__ __forceinline__ float lls__to_f32(__half x) {
+    return __half2float(x);
+}
+__device__ __forceinline__ float lls__to_f32(__nv_bfloat16 x) {
+    return __bfloat162float(x);
+}
 
 template <typename T> __device__ __forceinline__ T lls__from_f32(float x);
-template <> __device__ __forceinline__ float lls__from_f32<float>(float x) { return x; }
-template <> __device__ __forceinline__ __half lls__from_f32<__half>(float x) { return __float2half_rn(x); }
-template <> __device__ __forceinline__ __nv_bfloat16 lls__from_f32<__nv_bfloat16>(float x) { return __float2bfloat16_rn(x); }
+template <> __device__ __forceinline__ float lls__from_f32<float>(float x) {
+    return x;
+}
+template <> __device__ __forceinline__ __half lls__from_f32<__half>(float x) {
+    return __float2half_rn(x);
+}
+template <> __device__ __forceinline__ __nv_bfloat16 lls__from_f32<__nv_bfloat16>(float x) {
+    return __float2bfloat16_rn(x);
+}
 
 /* Element i of a buffer whose float dtype is known at run time only. */
 __device__ __forceinline__ float lls__load_f32(lls_dtype dtype, const void *base, int64_t i) {

@@ -1,13 +1,22 @@
-/* Reductions over a block, in a fixed order: same inputs, same bits. Every thread of the block calls and gets the result. */
+/* Reductions over a block, in a fixed order: same inputs, same bits. Every thread of the block calls and gets the
+ * result. */
 #pragma once
 
 struct lls__op_sum {
-    static __device__ __forceinline__ float identity() { return 0.0f; }
-    template <typename T> static __device__ __forceinline__ T apply(T a, T b) { return a + b; }
+    static __device__ __forceinline__ float identity() {
+        return 0.0f;
+    }
+    template <typename T> static __device__ __forceinline__ T apply(T a, T b) {
+        return a + b;
+    }
 };
 struct lls__op_max {
-    static __device__ __forceinline__ float identity() { return -INFINITY; }
-    static __device__ __forceinline__ float apply(float a, float b) { return fmaxf(a, b); }
+    static __device__ __forceinline__ float identity() {
+        return -INFINITY;
+    }
+    static __device__ __forceinline__ float apply(float a, float b) {
+        return fmaxf(a, b);
+    }
 };
 
 template <typename Op, typename T> __device__ __forceinline__ T lls__warp_reduce(T x) {

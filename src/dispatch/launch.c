@@ -19,14 +19,16 @@ void lls__cuda_leave(int previous) {
 
 enum { DEFAULT_SHARED_LIMIT = 48 * 1024 };
 
-lls_status lls__launch(lls_ctx *ctx, const lls__kernel *kernel, const lls__grid *shape, void **params, lls_stream stream) {
+lls_status lls__launch(lls_ctx *ctx, const lls__kernel *kernel, const lls__grid *shape, void **params,
+                       lls_stream stream) {
     const uint32_t *g = shape->grid, *b = shape->block;
     if (g[0] == 0 || g[1] == 0 || g[2] == 0) return LLS_OK;
     int previous;
     LLS_TRY(lls__cuda_enter(ctx, &previous));
     cudaError_t error = cudaSuccess;
     if (shape->shared_bytes > DEFAULT_SHARED_LIMIT) {
-        error = cudaFuncSetAttribute(kernel->func, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape->shared_bytes);
+        error =
+            cudaFuncSetAttribute(kernel->func, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape->shared_bytes);
     }
     cudaLaunchConfig_t config = {
         .gridDim = {g[0], g[1], g[2]},
@@ -38,6 +40,6 @@ lls_status lls__launch(lls_ctx *ctx, const lls__kernel *kernel, const lls__grid 
     lls__cuda_leave(previous);
     if (!error) return LLS_OK;
     cudaGetLastError();
-    return lls__fail(LLS_ERR_CUDA, "%s<<<(%u, %u, %u), (%u, %u, %u), %u bytes>>>: %s (%s)", kernel->name, g[0], g[1], g[2], b[0], b[1], b[2],
-                     shape->shared_bytes, cudaGetErrorName(error), cudaGetErrorString(error));
+    return lls__fail(LLS_ERR_CUDA, "%s<<<(%u, %u, %u), (%u, %u, %u), %u bytes>>>: %s (%s)", kernel->name, g[0], g[1],
+                     g[2], b[0], b[1], b[2], shape->shared_bytes, cudaGetErrorName(error), cudaGetErrorString(error));
 }

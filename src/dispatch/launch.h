@@ -6,9 +6,9 @@
 #include "dispatch/variant.h"
 
 typedef struct lls__grid {
-    uint32_t grid[3];        /* blocks; a zero anywhere launches nothing */
-    uint32_t block[3];       /* threads */
-    uint32_t shared_bytes;   /* dynamic shared memory; above 48 KB the kernel's limit is raised first */
+    uint32_t grid[3];      /* blocks; a zero anywhere launches nothing */
+    uint32_t block[3];     /* threads */
+    uint32_t shared_bytes; /* dynamic shared memory; above 48 KB the kernel's limit is raised first */
 } lls__grid;
 
 /* Blocks along an axis for `wanted` units of work, as far as the axis goes: kernels stride over what is left. */
@@ -18,7 +18,8 @@ static inline uint32_t lls__grid_axis(int64_t wanted, int64_t limit) {
 }
 
 /* params[i] points to the i-th kernel argument. Errors name the kernel and the launch shape and do not stick. */
-lls_status lls__launch(lls_ctx *ctx, const lls__kernel *kernel, const lls__grid *shape, void **params, lls_stream stream);
+lls_status lls__launch(lls_ctx *ctx, const lls__kernel *kernel, const lls__grid *shape, void **params,
+                       lls_stream stream);
 
 /* Makes the context's device current, and back. */
 lls_status lls__cuda_enter(const lls_ctx *ctx, int *previous);

@@ -10,15 +10,18 @@
 // Why a row cannot run on this context whatever the arguments; NULL when it can.
 static const char *unavailable(const lls_ctx *ctx, const lls__variant *v, char *text, size_t size) {
     if (v->device != ctx->device.type) {
-        snprintf(text, size, "runs on %s, the context is on %s", lls__device_name(v->device), lls__device_name(ctx->device.type));
+        snprintf(text, size, "runs on %s, the context is on %s", lls__device_name(v->device),
+                 lls__device_name(ctx->device.type));
         return text;
     }
     if (v->device == LLS_CPU && v->level > ctx->level) {
-        snprintf(text, size, "needs %s, this machine has %s", lls__cpu_level_name(v->level), lls__cpu_level_name(ctx->level));
+        snprintf(text, size, "needs %s, this machine has %s", lls__cpu_level_name(v->level),
+                 lls__cpu_level_name(ctx->level));
         return text;
     }
     if (v->device == LLS_CUDA && v->min_sm > ctx->sm) {
-        snprintf(text, size, "needs compute capability %d.%d, this device has %d.%d", v->min_sm / 10, v->min_sm % 10, ctx->sm / 10, ctx->sm % 10);
+        snprintf(text, size, "needs compute capability %d.%d, this device has %d.%d", v->min_sm / 10, v->min_sm % 10,
+                 ctx->sm / 10, ctx->sm % 10);
         return text;
     }
     return NULL;
@@ -65,10 +68,14 @@ lls_status lls__dispatch(lls_ctx *ctx, const lls__op *op, const char *pinned, co
             return v->launch(ctx, args, stream);
         }
         if (plan) lls__log_plan("plan: %s passes over %s: %s", op->name, v->name, why);
-        if (pinned) return lls__fail(LLS_ERR_VARIANT, "%s: variant %s is pinned but refuses: %s", op->name, pinned, why);
+        if (pinned)
+            return lls__fail(LLS_ERR_VARIANT, "%s: variant %s is pinned but refuses: %s", op->name, pinned, why);
     }
-    if (pinned) return lls__fail(LLS_ERR_VARIANT, "%s: variant is \"%s\", no such row (llmspeed info lists them)", op->name, pinned);
-    return lls__fail(LLS_ERR_UNSUPPORTED, "%s: no implementation on %s takes these arguments (LLS_LOG=plan says why each refused)", op->name,
+    if (pinned)
+        return lls__fail(LLS_ERR_VARIANT, "%s: variant is \"%s\", no such row (llmspeed info lists them)", op->name,
+                         pinned);
+    return lls__fail(LLS_ERR_UNSUPPORTED,
+                     "%s: no implementation on %s takes these arguments (LLS_LOG=plan says why each refused)", op->name,
                      lls__device_name(ctx->device.type));
 }
 

@@ -1,4 +1,5 @@
-/* The variant table: every implementation of an op is a row; the documentation, tests, benches and `llmspeed info` iterate it. */
+/* The variant table: every implementation of an op is a row; the documentation, tests, benches and `llmspeed info`
+ * iterate it. */
 #ifndef LLS_DISPATCH_VARIANT_H
 #define LLS_DISPATCH_VARIANT_H
 
@@ -6,13 +7,13 @@
 #include "llmspeed/core.h"
 
 typedef struct lls__variant {
-    const char *name;                                                            /* "01_naive", "cpu_avx2", "ref" */
+    const char *name; /* "01_naive", "cpu_avx2", "ref" */
     lls_device_type device;
-    const char *dtypes;                                                          /* for people: "f32 f16 bf16" */
-    int32_t min_sm;                                                              /* CUDA rows */
-    lls__cpu_level level;                                                        /* CPU rows */
-    const char *(*reject)(const void *args);                                     /* NULL, or returns NULL: takes these arguments; else a sentence */
-    lls_status (*launch)(lls_ctx *ctx, const void *args, lls_stream stream);     /* args are validated */
+    const char *dtypes;                      /* for people: "f32 f16 bf16" */
+    int32_t min_sm;                          /* CUDA rows */
+    lls__cpu_level level;                    /* CPU rows */
+    const char *(*reject)(const void *args); /* NULL, or returns NULL: takes these arguments; else a sentence */
+    lls_status (*launch)(lls_ctx *ctx, const void *args, lls_stream stream); /* args are validated */
 } lls__variant;
 
 /* A kernel by name and address: for launches, and to load all of them at context creation. */
@@ -20,7 +21,8 @@ typedef struct lls__kernel {
     const char *name;
     const void *func;
 } lls__kernel;
-#define LLS_KERNEL(symbol) {#symbol, (const void *)symbol}
+#define LLS_KERNEL(symbol) \
+    { #symbol, (const void *)symbol }
 
 typedef struct lls__op {
     const char *name;

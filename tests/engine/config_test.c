@@ -175,12 +175,14 @@ static void test_llama(void **state) {
 static void test_e04_head_dim_of_its_own(void **state) {
     (void)state;
     lls__model_config c = accept(SETTINGS({.key = "llama.attention.key_length", .kind = U32, .number = 8},
-                                          {.key = "llama.attention.value_length", .kind = U32, .number = 8}), tied);
+                                          {.key = "llama.attention.value_length", .kind = U32, .number = 8}),
+                                 tied);
     assert_int_equal(c.head_dim, 8);
     assert_int_equal(c.rotary_dim, 8);
     // hidden / num_heads need not be whole then
     c = accept(SETTINGS({.key = "llama.attention.key_length", .kind = U32, .number = 8},
-                        {.key = "llama.attention.head_count", .kind = U32, .number = 6}), tied);
+                        {.key = "llama.attention.head_count", .kind = U32, .number = 6}),
+               tied);
     assert_int_equal(c.head_dim, 8);
     refuse(SETTINGS({.key = "llama.attention.head_count", .kind = U32, .number = 6}), tied, LLS_ERR_FORMAT,
            "'llama.attention.key_length' is missing");
@@ -192,9 +194,12 @@ static void test_e04_absent_keys(void **state) {
     (void)state;
     lls__model_config c = accept(SETTINGS({.key = "llama.attention.head_count_kv", .kind = ABSENT}), tied);
     assert_int_equal(c.num_kv_heads, 4);
-    static const char *const needed[] = {"general.architecture",          "llama.embedding_length",
-                                         "llama.block_count",             "llama.feed_forward_length",
-                                         "llama.context_length",          "llama.attention.head_count",
+    static const char *const needed[] = {"general.architecture",
+                                         "llama.embedding_length",
+                                         "llama.block_count",
+                                         "llama.feed_forward_length",
+                                         "llama.context_length",
+                                         "llama.attention.head_count",
                                          "llama.attention.layer_norm_rms_epsilon"};
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
         char text[96];
@@ -208,7 +213,8 @@ static void test_e04_padded_vocabulary(void **state) {
     assert_int_equal(accept(unchanged, (vocabulary){.embed_rows = 32, .num_tokens = 30}).vocab_size, 32);
     refuse(unchanged, (vocabulary){.embed_rows = 32, .num_tokens = 33}, LLS_ERR_FORMAT, "33 tokens");
     lls__model_config c = accept(SETTINGS({.key = "tokenizer.ggml.bos_token_id", .kind = U32, .number = 1},
-                                          {.key = "tokenizer.ggml.eos_token_id", .kind = U32, .number = 31}), tied);
+                                          {.key = "tokenizer.ggml.eos_token_id", .kind = U32, .number = 31}),
+                                 tied);
     assert_int_equal(c.bos_id, 1);
     assert_int_equal(c.eos_id, 31);
     refuse(SETTINGS({.key = "tokenizer.ggml.eos_token_id", .kind = U32, .number = 32}), tied, LLS_ERR_FORMAT,
@@ -249,7 +255,8 @@ static void test_one_value_a_layer(void **state) {
 static void test_rope_scaling(void **state) {
     (void)state;
     lls__model_config c = accept(SETTINGS({.key = "llama.rope.scaling.type", .kind = STRING, .text = "linear"},
-                                          {.key = "llama.rope.scaling.factor", .kind = FLOAT, .number = 4}), tied);
+                                          {.key = "llama.rope.scaling.factor", .kind = FLOAT, .number = 4}),
+                                 tied);
     assert_int_equal(c.rope_scaling.type, LLS_ROPE_SCALING_LINEAR);
     assert_true(c.rope_scaling.factor == 4.0f);
     c = accept(SETTINGS({.key = "llama.rope.scale_linear", .kind = FLOAT, .number = 2}), tied);
@@ -260,7 +267,8 @@ static void test_rope_scaling(void **state) {
 
     c = accept(SETTINGS({.key = "llama.rope.scaling.type", .kind = STRING, .text = "yarn"},
                         {.key = "llama.rope.scaling.factor", .kind = FLOAT, .number = 4},
-                        {.key = "llama.rope.scaling.original_context_length", .kind = U32, .number = 32}), tied);
+                        {.key = "llama.rope.scaling.original_context_length", .kind = U32, .number = 32}),
+               tied);
     assert_int_equal(c.rope_scaling.type, LLS_ROPE_SCALING_YARN);
     assert_int_equal(c.rope_scaling.original_context, 32);
     assert_true(c.rope_scaling.beta_fast == 32.0f && c.rope_scaling.beta_slow == 1.0f);
@@ -269,8 +277,8 @@ static void test_rope_scaling(void **state) {
     refuse(SETTINGS({.key = "llama.rope.scaling.type", .kind = STRING, .text = "longrope"}), tied, LLS_ERR_MODEL,
            "'longrope'");
     refuse(SETTINGS({.key = "llama.rope.scaling.type", .kind = STRING, .text = "linear"},
-                    {.key = "llama.rope.scaling.factor", .kind = FLOAT, .number = 0}), tied, LLS_ERR_FORMAT,
-           "'llama.rope.scaling.factor' is 0");
+                    {.key = "llama.rope.scaling.factor", .kind = FLOAT, .number = 0}),
+           tied, LLS_ERR_FORMAT, "'llama.rope.scaling.factor' is 0");
 }
 
 // ---- Refusals --------------------------------------------------------------------------------------

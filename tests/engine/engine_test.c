@@ -1,4 +1,5 @@
-/* The engine's behaviour on tiny models: chunking (E01), full contexts (E02), batches, preemption, stop tokens, sampling, errors.
+/* The engine's behaviour on tiny models: chunking (E01), full contexts (E02), batches, preemption, stop tokens,
+ * sampling, errors.
  *
  *     engine_test --golden DIR [--device cpu|cuda] */
 #include <argp.h>
@@ -29,7 +30,8 @@ static void make_prompt(int32_t *ids, int32_t n, uint32_t seed) {
 
 static lls_request base_request(const int32_t *prompt, int32_t n, int32_t max_new) {
     lls_request request = LLS_REQUEST_INIT;
-    request.prompt = prompt, request.prompt_tokens = (size_t)n, request.max_new_tokens = max_new, request.ignore_stop_tokens = true;
+    request.prompt = prompt, request.prompt_tokens = (size_t)n, request.max_new_tokens = max_new,
+    request.ignore_stop_tokens = true;
     return request;
 }
 
@@ -38,7 +40,8 @@ static void chunking(void) {
     static const int32_t chunks[] = {37, 16, 7, 1};
     int32_t prompt[37];
     make_prompt(prompt, 37, 1);
-    float *whole = malloc((size_t)info.vocab_size * sizeof *whole), *got = malloc((size_t)info.vocab_size * sizeof *got);
+    float *whole = malloc((size_t)info.vocab_size * sizeof *whole),
+          *got = malloc((size_t)info.vocab_size * sizeof *got);
     int32_t first = -1;
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
         lls_engine_options options = base_options(64);
@@ -46,10 +49,12 @@ static void chunking(void) {
         lls_engine *engine = test_engine(model, options);
         lls_request request = base_request(prompt, 37, 1);
         test_run run;
-        CHECK(test_request(engine, &request, &run, i ? got : whole, info.vocab_size) == LLS_OK && run.num_ids == 1, "chunk %d: %s", chunks[i], lls_last_error());
+        CHECK(test_request(engine, &request, &run, i ? got : whole, info.vocab_size) == LLS_OK && run.num_ids == 1,
+              "chunk %d: %s", chunks[i], lls_last_error());
         if (i == 0) first = run.ids[0];
         double nmse = i ? test_nmse(got, whole, info.vocab_size) : 0;
-        CHECK(nmse < 4e-6 && run.ids[0] == first, "chunk %d: NMSE %g to one pass, token %d and %d", chunks[i], nmse, run.ids[0], first);
+        CHECK(nmse < 4e-6 && run.ids[0] == first, "chunk %d: NMSE %g to one pass, token %d and %d", chunks[i], nmse,
+              run.ids[0], first);
         lls_engine_destroy(engine);
     }
     free(whole), free(got);
@@ -63,10 +68,12 @@ static void context_edges(void) {
         int32_t new_tokens;
         lls_finish finish;
     } rows[] = {
-        {1, 0, LLS_OK, 0, LLS_FINISH_LENGTH},           {1, 1, LLS_OK, 1, LLS_FINISH_LENGTH},        {1, 8, LLS_OK, 8, LLS_FINISH_LENGTH},
-        {15, 0, LLS_OK, 0, LLS_FINISH_LENGTH},          {15, 1, LLS_OK, 1, LLS_FINISH_LENGTH},       {15, 8, LLS_OK, 1, LLS_FINISH_CONTEXT_FULL},
-        {16, 0, LLS_OK, 0, LLS_FINISH_LENGTH},          {16, 1, LLS_OK, 0, LLS_FINISH_CONTEXT_FULL}, {16, 8, LLS_OK, 0, LLS_FINISH_CONTEXT_FULL},
-        {17, 0, LLS_ERR_CONTEXT_FULL, 0, LLS_RUNNING},  {17, 1, LLS_ERR_CONTEXT_FULL, 0, LLS_RUNNING}, {1000, 8, LLS_ERR_CONTEXT_FULL, 0, LLS_RUNNING},
+        {1, 0, LLS_OK, 0, LLS_FINISH_LENGTH},          {1, 1, LLS_OK, 1, LLS_FINISH_LENGTH},
+        {1, 8, LLS_OK, 8, LLS_FINISH_LENGTH},          {15, 0, LLS_OK, 0, LLS_FINISH_LENGTH},
+        {15, 1, LLS_OK, 1, LLS_FINISH_LENGTH},         {15, 8, LLS_OK, 1, LLS_FINISH_CONTEXT_FULL},
+        {16, 0, LLS_OK, 0, LLS_FINISH_LENGTH},         {16, 1, LLS_OK, 0, LLS_FINISH_CONTEXT_FULL},
+        {16, 8, LLS_OK, 0, LLS_FINISH_CONTEXT_FULL},   {17, 0, LLS_ERR_CONTEXT_FULL, 0, LLS_RUNNING},
+        {17, 1, LLS_ERR_CONTEXT_FULL, 0, LLS_RUNNING}, {1000, 8, LLS_ERR_CONTEXT_FULL, 0, LLS_RUNNING},
         {8, -1, LLS_OK, 8, LLS_FINISH_CONTEXT_FULL},
     };
     int32_t prompt[1000];
@@ -77,14 +84,16 @@ static void context_edges(void) {
         test_run run;
         lls_status status = test_request(engine, &request, &run, NULL, 0);
         CHECK(status == rows[i].status, "prompt %d: %s", rows[i].prompt, lls_status_name(status));
-        CHECK(run.num_ids == rows[i].new_tokens && run.finish == rows[i].finish, "prompt %d, max_new %d: %d tokens, finish %d", rows[i].prompt, rows[i].max_new,
-              run.num_ids, (int)run.finish);
+        CHECK(run.num_ids == rows[i].new_tokens && run.finish == rows[i].finish,
+              "prompt %d, max_new %d: %d tokens, finish %d", rows[i].prompt, rows[i].max_new, run.num_ids,
+              (int)run.finish);
         CHECK(lls_engine_get_stats(engine).kv_pages_used == 0, "prompt %d: pages are left in use", rows[i].prompt);
     }
     lls_request request = base_request(prompt, 17, 1);
     int64_t id;
     lls_engine_add(engine, &request, &id);
-    CHECK(strstr(lls_last_error(), "17 tokens") && strstr(lls_last_error(), "holds 16"), "message: %s", lls_last_error());
+    CHECK(strstr(lls_last_error(), "17 tokens") && strstr(lls_last_error(), "holds 16"), "message: %s",
+          lls_last_error());
     lls_engine_destroy(engine);
 }
 
@@ -114,7 +123,8 @@ static void run_batch(lls_engine *engine, const lls_request *requests, int32_t n
     int64_t ids[8];
     size_t active = 1;
     *out = (batch_result){0};
-    for (int32_t i = 0; i < n; i++) CHECK(lls_engine_add(engine, &requests[i], &ids[i]) == LLS_OK, "%s", lls_last_error());
+    for (int32_t i = 0; i < n; i++)
+        CHECK(lls_engine_add(engine, &requests[i], &ids[i]) == LLS_OK, "%s", lls_last_error());
     for (int steps = 0; active && steps < 1000; steps++) {
         lls_event events[32];
         size_t count;
@@ -147,7 +157,9 @@ static void batching(void) {
     run_batch(engine, requests, 5, &together);
     for (int32_t i = 0; i < 5; i++) {
         run_batch(engine, &requests[i], 1, &alone);
-        CHECK(alone.count[0] == together.count[i] && memcmp(alone.ids[0], together.ids[i], (size_t)alone.count[0] * 4) == 0, "sequence %d differs in a batch", i);
+        CHECK(alone.count[0] == together.count[i] &&
+                  memcmp(alone.ids[0], together.ids[i], (size_t)alone.count[0] * 4) == 0,
+              "sequence %d differs in a batch", i);
         CHECK(together.finish[i] == LLS_FINISH_LENGTH, "sequence %d ends with %d", i, (int)together.finish[i]);
     }
     lls_engine_destroy(engine);
@@ -170,14 +182,16 @@ static void preemption(void) {
     run_batch(roomy, requests, 4, &want);
     run_batch(tight, requests, 4, &got);
     for (int32_t i = 0; i < 4; i++) {
-        CHECK(got.count[i] == 20 && memcmp(got.ids[i], want.ids[i], 80) == 0, "sequence %d: %d tokens, or others than with room", i, got.count[i]);
+        CHECK(got.count[i] == 20 && memcmp(got.ids[i], want.ids[i], 80) == 0,
+              "sequence %d: %d tokens, or others than with room", i, got.count[i]);
     }
     CHECK(lls_engine_get_stats(tight).kv_pages_used == 0, "pages are left in use");
     lls_engine_destroy(tight);
     options.kv_tokens = 12; // even one sequence does not fit: it ends, it does not hang
     tight = test_engine(model, options);
     run_batch(tight, requests, 1, &got);
-    CHECK(got.finish[0] == LLS_FINISH_CONTEXT_FULL && got.count[0] == 7, "finish %d after %d tokens", (int)got.finish[0], got.count[0]);
+    CHECK(got.finish[0] == LLS_FINISH_CONTEXT_FULL && got.count[0] == 7, "finish %d after %d tokens",
+          (int)got.finish[0], got.count[0]);
     lls_engine_destroy(tight);
     lls_engine_destroy(roomy);
 }
@@ -194,7 +208,8 @@ static void stop_tokens(void) {
     CHECK(test_request(engine, &request, &stopped, NULL, 0) == LLS_OK, "%s", lls_last_error());
     int32_t expected = 0;
     while (plain.ids[expected] != plain.ids[5]) expected++;
-    CHECK(stopped.finish == LLS_FINISH_STOP && stopped.num_ids == expected + 1, "finish %d after %d tokens, expected %d", (int)stopped.finish, stopped.num_ids, expected + 1);
+    CHECK(stopped.finish == LLS_FINISH_STOP && stopped.num_ids == expected + 1,
+          "finish %d after %d tokens, expected %d", (int)stopped.finish, stopped.num_ids, expected + 1);
     lls_engine_destroy(engine);
 }
 
@@ -205,7 +220,12 @@ static void sampling(void) {
     lls_request requests[3];
     for (int32_t i = 0; i < 3; i++) {
         requests[i] = base_request(prompt, 12, 12);
-        requests[i].sampling = (lls_sampling){.temperature = 1.2f, .top_k = 50, .top_p = 0.95f, .min_p = 0.01f, .repetition_penalty = 1.1f, .seed = i == 2 ? 7 : 42};
+        requests[i].sampling = (lls_sampling){.temperature = 1.2f,
+                                              .top_k = 50,
+                                              .top_p = 0.95f,
+                                              .min_p = 0.01f,
+                                              .repetition_penalty = 1.1f,
+                                              .seed = i == 2 ? 7 : 42};
     }
     lls_engine_options options = base_options(64);
     options.max_sequences = 3;
@@ -225,9 +245,13 @@ static void cancel(void) {
     int64_t id;
     lls_event events[8];
     size_t count, active;
-    CHECK(lls_engine_add(engine, &request, &id) == LLS_OK && lls_engine_step(engine, events, 8, &count, &active) == LLS_OK && active == 1, "%s", lls_last_error());
+    CHECK(lls_engine_add(engine, &request, &id) == LLS_OK &&
+              lls_engine_step(engine, events, 8, &count, &active) == LLS_OK && active == 1,
+          "%s", lls_last_error());
     CHECK(lls_engine_cancel(engine, id) == LLS_OK, "%s", lls_last_error());
-    CHECK(lls_engine_step(engine, events, 8, &count, &active) == LLS_OK && count == 1 && events[0].finish == LLS_FINISH_CANCELLED && active == 0, "not cancelled");
+    CHECK(lls_engine_step(engine, events, 8, &count, &active) == LLS_OK && count == 1 &&
+              events[0].finish == LLS_FINISH_CANCELLED && active == 0,
+          "not cancelled");
     CHECK(lls_engine_cancel(engine, id) == LLS_ERR_ARGUMENT, "a second cancel succeeds");
     CHECK(lls_engine_get_stats(engine).kv_pages_used == 0, "pages are left in use");
     lls_engine_destroy(engine);
@@ -236,7 +260,8 @@ static void cancel(void) {
 static void expect_refused(lls_engine *engine, lls_request request, const char *part) {
     int64_t id;
     lls_status status = lls_engine_add(engine, &request, &id);
-    CHECK(status == LLS_ERR_ARGUMENT && strstr(lls_last_error(), part), "%s: %s (wanted \"%s\")", lls_status_name(status), status ? lls_last_error() : "", part);
+    CHECK(status == LLS_ERR_ARGUMENT && strstr(lls_last_error(), part), "%s: %s (wanted \"%s\")",
+          lls_status_name(status), status ? lls_last_error() : "", part);
 }
 
 static void bad_requests(void) {
@@ -253,14 +278,19 @@ static void bad_requests(void) {
     bad = good, bad.sampling.repetition_penalty = -1, expect_refused(engine, bad, "repetition_penalty is -1");
     bad = good, bad.prompt = NULL, expect_refused(engine, bad, "prompt is NULL");
     test_run run;
-    CHECK(test_request(engine, &good, &run, NULL, 0) == LLS_OK && run.num_ids == 2, "the engine does not go on after errors");
+    CHECK(test_request(engine, &good, &run, NULL, 0) == LLS_OK && run.num_ids == 2,
+          "the engine does not go on after errors");
     lls_engine_destroy(engine);
 
     lls_engine_options options = base_options(0);
     options.context_length = info.context_length + 1;
-    CHECK(lls_engine_create(model, &options, &engine) == LLS_ERR_ARGUMENT && !engine && strstr(lls_last_error(), "context_length"), "%s", lls_last_error());
+    CHECK(lls_engine_create(model, &options, &engine) == LLS_ERR_ARGUMENT && !engine &&
+              strstr(lls_last_error(), "context_length"),
+          "%s", lls_last_error());
     options = base_options(16), options.kv_dtype = LLS_Q4_0;
-    CHECK(lls_engine_create(model, &options, &engine) == LLS_ERR_ARGUMENT && strstr(lls_last_error(), "kv_dtype is q4_0"), "%s", lls_last_error());
+    CHECK(lls_engine_create(model, &options, &engine) == LLS_ERR_ARGUMENT &&
+              strstr(lls_last_error(), "kv_dtype is q4_0"),
+          "%s", lls_last_error());
 }
 
 // Greedy ids do not depend on the number of threads or the dtype of an exact cache's page size.
@@ -275,7 +305,8 @@ static void threads_and_pages(void) {
         lls_request request = base_request(prompt, 20, 24);
         CHECK(test_request(engine, &request, &run, NULL, 0) == LLS_OK, "%s", lls_last_error());
         if (i == 0) first = run;
-        CHECK(memcmp(run.ids, first.ids, 24 * 4) == 0, "%d threads, pages of %d: other tokens", options.num_threads, options.page_size);
+        CHECK(memcmp(run.ids, first.ids, 24 * 4) == 0, "%d threads, pages of %d: other tokens", options.num_threads,
+              options.page_size);
         lls_engine_destroy(engine);
     }
 }
@@ -294,7 +325,8 @@ static void generate(void) {
     lls_request request = base_request(prompt, 4, 20);
     lls_generate_result result;
     CHECK(lls_generate(engine, &request, collect, text, &result) == LLS_OK, "%s", lls_last_error());
-    CHECK(result.prompt_tokens == 4 && result.new_tokens == 20 && result.finish == LLS_FINISH_LENGTH, "%lld tokens", (long long)result.new_tokens);
+    CHECK(result.prompt_tokens == 4 && result.new_tokens == 20 && result.finish == LLS_FINISH_LENGTH, "%lld tokens",
+          (long long)result.new_tokens);
     lls_engine_destroy(engine);
 }
 
@@ -317,7 +349,8 @@ int main(int argc, char **argv) {
         {"device", 'd', "cpu|cuda", 0, "where to run (default cpu)", 0},
         {0},
     };
-    static const struct argp argp = {options, parse, NULL, "Checks the engine's behaviour on tiny models.", NULL, NULL, NULL};
+    static const struct argp argp = {options, parse, NULL, "Checks the engine's behaviour on tiny models.",
+                                     NULL,    NULL,  NULL};
     argp_parse(&argp, argc, argv, 0, NULL, NULL);
     char path[1024];
     snprintf(path, sizeof path, "%s/tiny_llama.gguf", golden_dir);

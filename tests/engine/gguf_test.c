@@ -161,9 +161,9 @@ static const struct {
     uint64_t block;
     size_t row_bytes; // of 256 weights
 } types[] = {
-    {0, LLS_F32, 1, 1024},     {1, LLS_F16, 1, 512},      {30, LLS_BF16, 1, 512},   {2, LLS_Q4_0, 32, 144},
-    {3, LLS_Q4_1, 32, 160},    {6, LLS_Q5_0, 32, 176},    {7, LLS_Q5_1, 32, 192},   {8, LLS_Q8_0, 32, 272},
-    {12, LLS_Q4_K, 256, 144},  {13, LLS_Q5_K, 256, 176},  {14, LLS_Q6_K, 256, 210},
+    {0, LLS_F32, 1, 1024},    {1, LLS_F16, 1, 512},     {30, LLS_BF16, 1, 512},   {2, LLS_Q4_0, 32, 144},
+    {3, LLS_Q4_1, 32, 160},   {6, LLS_Q5_0, 32, 176},   {7, LLS_Q5_1, 32, 192},   {8, LLS_Q8_0, 32, 272},
+    {12, LLS_Q4_K, 256, 144}, {13, LLS_Q5_K, 256, 176}, {14, LLS_Q6_K, 256, 210},
 };
 
 static void test_every_tensor_type(void **state) {
@@ -231,11 +231,15 @@ static void test_int_widths(void **state) {
         uint64_t bits;
         int64_t value;
     } cases[] = {
-        {LLS__GGUF_U8, 0xff, 255},       {LLS__GGUF_I8, 0xff, -1},
-        {LLS__GGUF_U16, 0xfffe, 65534},  {LLS__GGUF_I16, 0xfffe, -2},
+        {LLS__GGUF_U8, 0xff, 255},
+        {LLS__GGUF_I8, 0xff, -1},
+        {LLS__GGUF_U16, 0xfffe, 65534},
+        {LLS__GGUF_I16, 0xfffe, -2},
         {LLS__GGUF_U32, 0xfffffffd, 4294967293},
-        {LLS__GGUF_I32, 0xfffffffd, -3}, {LLS__GGUF_I64, (uint64_t)-4, -4},
-        {LLS__GGUF_U64, 5, 5},           {LLS__GGUF_U64, (uint64_t)-1, INT64_MAX},
+        {LLS__GGUF_I32, 0xfffffffd, -3},
+        {LLS__GGUF_I64, (uint64_t)-4, -4},
+        {LLS__GGUF_U64, 5, 5},
+        {LLS__GGUF_U64, (uint64_t)-1, INT64_MAX},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         size_t n = lls__gguf_type_bytes((lls__gguf_type)cases[i].type);
@@ -517,8 +521,8 @@ static void test_damaged_bytes(void **state) {
     gguf_builder b = good_file();
     for (size_t i = 0; i < b.size; i++) {
         uint8_t original = b.bytes[i];
-        const uint8_t damage[] = {0, 0xff, 0x7f, (uint8_t)(original ^ 1), (uint8_t)(original ^ 0x80),
-                                  (uint8_t)(original + 1)};
+        const uint8_t damage[] = {
+            0, 0xff, 0x7f, (uint8_t)(original ^ 1), (uint8_t)(original ^ 0x80), (uint8_t)(original + 1)};
         for (size_t j = 0; j < sizeof damage; j++) {
             b.bytes[i] = damage[j];
             uint8_t *copy;

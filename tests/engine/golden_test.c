@@ -2,9 +2,10 @@
  *
  *     golden_test --golden DIR [--model FILE] [--device cpu|cuda]
  *
- * Tiny models of every architecture: logits at each position. With --model (SmolLM2-135M-Instruct Q4_1): six prompts x 64 greedy tokens. With fp32 activations the
- * ids must be identical. With integer activations and an f16 cache an id may differ where the float64 run's best two are within 0.3 nat; the test says where, and
- * goes on from the float64 run's token. */
+ * Tiny models of every architecture: logits at each position. With --model (SmolLM2-135M-Instruct Q4_1): six prompts x
+ * 64 greedy tokens. With fp32 activations the ids must be identical. With integer activations and an f16 cache an id
+ * may differ where the float64 run's best two are within 0.3 nat; the test says where, and goes on from the float64
+ * run's token. */
 #include <argp.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -77,7 +78,8 @@ static lls_engine_options engine_options(int32_t context, bool f32) {
 
 static void tiny_model(const json_t *entry, const float *logits, bool f32) {
     const char *file = json_string_value(json_object_get(entry, "file"));
-    int32_t ids[256], vocab = (int32_t)json_integer_value(json_object_get(entry, "vocab_size")), n = read_ids(json_object_get(entry, "ids"), ids);
+    int32_t ids[256], vocab = (int32_t)json_integer_value(json_object_get(entry, "vocab_size")),
+                      n = read_ids(json_object_get(entry, "ids"), ids);
     logits += json_integer_value(json_object_get(entry, "offset"));
     char path[1024];
     snprintf(path, sizeof path, "%s/%s", golden_dir, file);
@@ -131,12 +133,14 @@ static const float *golden_logits(const golden_prompt *p, const float *all, int3
     json_t *entry;
     size_t i;
     json_array_foreach(p->logits, i, entry) {
-        if (json_integer_value(json_object_get(entry, "step")) == step) return all + json_integer_value(json_object_get(entry, "offset"));
+        if (json_integer_value(json_object_get(entry, "step")) == step)
+            return all + json_integer_value(json_object_get(entry, "offset"));
     }
     return NULL;
 }
 
-// Greedy tokens from step `from` on, given the float64 run's tokens before it. Returns the first step that differs, STEPS if none does.
+// Greedy tokens from step `from` on, given the float64 run's tokens before it. Returns the first step that differs,
+// STEPS if none does.
 static int32_t follow(lls_engine *engine, const golden_prompt *p, int32_t from, float *last_logits, int32_t vocab) {
     static int32_t prompt[4096 + STEPS];
     memcpy(prompt, p->ids, (size_t)p->num_ids * sizeof *prompt);
@@ -153,7 +157,8 @@ static int32_t follow(lls_engine *engine, const golden_prompt *p, int32_t from, 
     return STEPS;
 }
 
-static double nmse_at(lls_engine *engine, const golden_prompt *p, const float *all, int32_t step, float *got, int32_t vocab) {
+static double nmse_at(lls_engine *engine, const golden_prompt *p, const float *all, int32_t step, float *got,
+                      int32_t vocab) {
     static int32_t prompt[4096 + STEPS];
     memcpy(prompt, p->ids, (size_t)p->num_ids * sizeof *prompt);
     memcpy(prompt + p->num_ids, p->greedy, (size_t)step * sizeof *prompt);
@@ -164,18 +169,23 @@ static double nmse_at(lls_engine *engine, const golden_prompt *p, const float *a
     return test_nmse(got, golden_logits(p, all, step), vocab);
 }
 
-static void check_prompt(lls_engine *engine, const golden_prompt *p, const float *all, bool exact, double bound, int32_t vocab) {
+static void check_prompt(lls_engine *engine, const golden_prompt *p, const float *all, bool exact, double bound,
+                         int32_t vocab) {
     float *got = malloc((size_t)vocab * sizeof *got);
     int32_t differing = 0;
     for (int32_t step = 0; (step = follow(engine, p, step, got, vocab)) < STEPS; step++) {
         differing++;
         if (exact) CHECK(false, "%s: token %d differs from the float64 run", p->name, step);
-        else CHECK(p->gap[step] < MAX_GAP, "%s: token %d differs where the float64 run's best two are %.3f nat apart", p->name, step, p->gap[step]);
+        else
+            CHECK(p->gap[step] < MAX_GAP, "%s: token %d differs where the float64 run's best two are %.3f nat apart",
+                  p->name, step, p->gap[step]);
         printf("  %s: token %d differs, float64 gap %.3f nat\n", p->name, step, p->gap[step]);
     }
     double first = nmse_at(engine, p, all, 0, got, vocab), last = nmse_at(engine, p, all, STEPS - 1, got, vocab);
-    CHECK(first < bound && last < bound, "%s: logits NMSE %.3g and %.3g, must be below %.3g", p->name, first, last, bound);
-    printf("  %s: %d of %d ids equal, logits NMSE %.2g (first), %.2g (last)\n", p->name, STEPS - differing, STEPS, first, last);
+    CHECK(first < bound && last < bound, "%s: logits NMSE %.3g and %.3g, must be below %.3g", p->name, first, last,
+          bound);
+    printf("  %s: %d of %d ids equal, logits NMSE %.2g (first), %.2g (last)\n", p->name, STEPS - differing, STEPS,
+           first, last);
     free(got);
 }
 
@@ -192,7 +202,8 @@ static void real_model(bool f32) {
         p.name = json_string_value(json_object_get(entry, "name"));
         p.num_ids = read_ids(json_object_get(entry, "prompt_ids"), p.ids);
         read_ids(json_object_get(entry, "greedy_ids"), p.greedy);
-        for (size_t s = 0; s < STEPS; s++) p.gap[s] = json_real_value(json_array_get(json_object_get(entry, "top2_gap"), s));
+        for (size_t s = 0; s < STEPS; s++)
+            p.gap[s] = json_real_value(json_array_get(json_object_get(entry, "top2_gap"), s));
         p.logits = json_object_get(entry, "logits");
         check_prompt(engine, &p, logits, exact, f32 ? NMSE_F32 : NMSE_INTEGER, vocab);
     }
@@ -217,7 +228,8 @@ int main(int argc, char **argv) {
         {"device", 'd', "cpu|cuda", 0, "where to run (default cpu)", 0},
         {0},
     };
-    static const struct argp argp = {options, parse, NULL, "Checks the engine against a float64 forward.", NULL, NULL, NULL};
+    static const struct argp argp = {options, parse, NULL, "Checks the engine against a float64 forward.",
+                                     NULL,    NULL,  NULL};
     argp_parse(&argp, argc, argv, 0, NULL, NULL);
     run_test("tiny models, fp32 activations", tiny_f32);
     run_test("tiny models, default activations", tiny_default);

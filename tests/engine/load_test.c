@@ -37,11 +37,13 @@ static file_copy read_model(void) {
     return f;
 }
 
-// Where `name` stands as a tensor's name (its length as u64 in front); the bytes behind it are u32 n_dims, u64 dims, u32 type, u64 offset.
+// Where `name` stands as a tensor's name (its length as u64 in front); the bytes behind it are u32 n_dims, u64 dims,
+// u32 type, u64 offset.
 static char *find_tensor(const file_copy *f, const char *name) {
     uint64_t length = strlen(name);
     for (size_t i = 0; i + 8 + length <= f->size; i++) {
-        if (memcmp(f->bytes + i, &length, 8) == 0 && memcmp(f->bytes + i + 8, name, length) == 0) return f->bytes + i + 8;
+        if (memcmp(f->bytes + i, &length, 8) == 0 && memcmp(f->bytes + i + 8, name, length) == 0)
+            return f->bytes + i + 8;
     }
     fprintf(stderr, "load_test: no tensor %s\n", name);
     exit(2);
@@ -78,8 +80,8 @@ static void expect_refused(file_copy f, lls_status want, const char *part) {
     lls_engine *engine;
     lls_model *model;
     lls_status status = try_engine(&f, &engine, &model);
-    CHECK(status == want && strstr(lls_last_error(), part), "%s: \"%s\", wanted %s with \"%s\"", lls_status_name(status), status ? lls_last_error() : "",
-          lls_status_name(want), part);
+    CHECK(status == want && strstr(lls_last_error(), part), "%s: \"%s\", wanted %s with \"%s\"",
+          lls_status_name(status), status ? lls_last_error() : "", lls_status_name(want), part);
     CHECK(!engine, "an engine came out of a bad model");
     lls_engine_destroy(engine);
     lls_model_free(model);
@@ -151,8 +153,9 @@ static void nan_weights(void) {
     lls_request request = LLS_REQUEST_INIT;
     request.prompt = prompt, request.prompt_tokens = 3, request.max_new_tokens = 5;
     test_run run;
-    CHECK(test_request(engine, &request, &run, NULL, 0) == LLS_OK && run.finish == LLS_FINISH_NUMERIC && run.num_ids == 0, "finish %d with %d tokens",
-          (int)run.finish, run.num_ids);
+    CHECK(test_request(engine, &request, &run, NULL, 0) == LLS_OK && run.finish == LLS_FINISH_NUMERIC &&
+              run.num_ids == 0,
+          "finish %d with %d tokens", (int)run.finish, run.num_ids);
     lls_engine_destroy(engine);
     lls_model_free(model);
 }
@@ -185,7 +188,8 @@ int main(int argc, char **argv) {
         {"device", 'd', "cpu|cuda", 0, "where to run (default cpu)", 0},
         {0},
     };
-    static const struct argp argp = {options, parse, NULL, "Loads models that are wrong in one place.", NULL, NULL, NULL};
+    static const struct argp argp = {options, parse, NULL, "Loads models that are wrong in one place.",
+                                     NULL,    NULL,  NULL};
     argp_parse(&argp, argc, argv, 0, NULL, NULL);
     run_test("a tensor is missing", missing_tensor);
     run_test("a tensor that no llama model has", unknown_tensor);

@@ -1,5 +1,6 @@
-/* The scheduler under random streams of requests, without a model: after every step no page has two owners, no budget is exceeded, every sequence has the pages
- * that its plan needs, and in the end all have finished and all pages are free. */
+/* The scheduler under random streams of requests, without a model: after every step no page has two owners, no budget
+ * is exceeded, every sequence has the pages that its plan needs, and in the end all have finished and all pages are
+ * free. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +32,8 @@ static void check_pages(const lls__scheduler *s) {
         for (int32_t j = 0; j < s->queue[i]->num_pages; j++) owners[s->queue[i]->pages[j]]++, owned++;
     }
     for (int32_t i = 0; i < s->pages.num_pages; i++) CHECK(owners[i] == 1, "page %d has %d owners", i, owners[i]);
-    CHECK(owned + s->pages.num_free == s->pages.num_pages, "%d pages owned, %d free, of %d", owned, s->pages.num_free, s->pages.num_pages);
+    CHECK(owned + s->pages.num_free == s->pages.num_pages, "%d pages owned, %d free, of %d", owned, s->pages.num_free,
+          s->pages.num_pages);
     free(owners);
 }
 
@@ -41,8 +43,10 @@ static void check_plan(const lls__scheduler *s, int32_t max_running, int32_t chu
     for (int32_t i = 0; i < s->num_planned; i++) {
         const lls__schedule_entry *e = &s->plan[i];
         total += e->num_tokens, singles += e->num_tokens == 1;
-        CHECK(e->num_tokens > 0 && e->sequence->cached + e->num_tokens <= e->sequence->num_tokens, "an entry of %d tokens", e->num_tokens);
-        CHECK((int64_t)e->sequence->num_pages * s->pages.page_size >= e->sequence->cached + e->num_tokens, "an entry without its pages");
+        CHECK(e->num_tokens > 0 && e->sequence->cached + e->num_tokens <= e->sequence->num_tokens,
+              "an entry of %d tokens", e->num_tokens);
+        CHECK((int64_t)e->sequence->num_pages * s->pages.page_size >= e->sequence->cached + e->num_tokens,
+              "an entry without its pages");
         CHECK(e->samples == (e->sequence->cached + e->num_tokens == e->sequence->num_tokens), "samples is wrong");
         for (int32_t j = 0; j < i; j++) CHECK(s->plan[j].sequence != e->sequence, "a sequence twice in a step");
     }
@@ -71,7 +75,8 @@ static int32_t remove_finished(lls__scheduler *s) {
 }
 
 static void trial(void) {
-    int32_t page = 1 + below(9), num_pages = 2 + below(40), running = 1 + below(6), chunk = 1 + below(40), requests = 1 + below(12), finished = 0;
+    int32_t page = 1 + below(9), num_pages = 2 + below(40), running = 1 + below(6), chunk = 1 + below(40),
+            requests = 1 + below(12), finished = 0;
     lls__scheduler s;
     CHECK(lls__scheduler_init(&s, num_pages, page, running, chunk) == LLS_OK, "%s", lls_last_error());
     int32_t added = 0, steps = 0;
@@ -88,7 +93,8 @@ static void trial(void) {
         finished += remove_finished(&s);
         steps++;
     }
-    CHECK(finished == requests, "%d of %d requests ended in %d steps (pages %d of %d, %d running, chunk %d)", finished, requests, steps, num_pages, page, running, chunk);
+    CHECK(finished == requests, "%d of %d requests ended in %d steps (pages %d of %d, %d running, chunk %d)", finished,
+          requests, steps, num_pages, page, running, chunk);
     CHECK(s.pages.num_free == s.pages.num_pages, "%d of %d pages free at the end", s.pages.num_free, s.pages.num_pages);
     lls__scheduler_release(&s);
 }

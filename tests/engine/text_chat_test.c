@@ -114,8 +114,10 @@ static void check_named(const char *name, const char *want, const char *end_of_t
 static void test_formats_by_name(void **state) {
     (void)state;
     check_named("chatml", "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", "<|im_end|>");
-    check_named("llama3", "<s><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
-                          "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>");
+    check_named("llama3",
+                "<s><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+                "<|start_header_id|>assistant<|end_header_id|>\n\n",
+                "<|eot_id|>");
     check_named("mistral", "<s>[INST] Hi [/INST]", "</s>");
     check_named("zephyr", "<|user|>\nHi</s>\n<|assistant|>\n", "</s>");
 }
@@ -170,9 +172,9 @@ static void test_unknown_templates_are_refused(void **state) {
     check_unknown(STR("{% for m in messages %}USER: {{ m }}{% endfor %}"), "\"{% for m in messages %}USER: {{ m }}");
     // The message shows 60 bytes of it.
     check_unknown(STR("0123456789012345678901234567890123456789012345678901234567890123456789"), "56789\"");
-    check_unknown(STR("<|im_start|>user<|im_sep|>{{ x }}<|im_end|>"), "<|im_sep|>");   // Phi-4
-    check_unknown(STR("<|user|>\n<|end|><|assistant|>{{ eos_token }}"), "<|end|>");    // Phi-3
-    check_unknown(STR("[INST] {{ message.content }} [/INST]"), "[INST]");              // no expression to read it from
+    check_unknown(STR("<|im_start|>user<|im_sep|>{{ x }}<|im_end|>"), "<|im_sep|>"); // Phi-4
+    check_unknown(STR("<|user|>\n<|end|><|assistant|>{{ eos_token }}"), "<|end|>");  // Phi-3
+    check_unknown(STR("[INST] {{ message.content }} [/INST]"), "[INST]");            // no expression to read it from
     check_unknown(STR("{{ '[INST]' + mystery + '[/INST]' }}{{ content + eos_token }}"), "mystery");
 }
 
@@ -204,10 +206,8 @@ static void test_bad_chats_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recorded_chats),
-        cmocka_unit_test(test_formats_by_name),
-        cmocka_unit_test(test_T01_smollm2_chat),
-        cmocka_unit_test(test_unknown_templates_are_refused),
+        cmocka_unit_test(test_recorded_chats),        cmocka_unit_test(test_formats_by_name),
+        cmocka_unit_test(test_T01_smollm2_chat),      cmocka_unit_test(test_unknown_templates_are_refused),
         cmocka_unit_test(test_bad_chats_are_refused),
     };
     return cmocka_run_group_tests_name("text_chat", tests, NULL, NULL);

@@ -19,9 +19,19 @@ static lls__tokenizer *byte_tokenizer(bool space_prefix) {
     }
     text[CONTROL] = STR("<end>"), type[CONTROL] = LLS__TOKEN_CONTROL;
     text[ADDED] = STR("<tool>"), type[ADDED] = LLS__TOKEN_USER_DEFINED;
-    text[SPACE_A] = STR("\xE2\x96\x81""A"), type[SPACE_A] = LLS__TOKEN_NORMAL;
-    lls__vocab v = {.model = "llama", .num_tokens = NUM_TOKENS, .text = text, .type = type, .scores = scores,
-                    .bos = -1, .eos = -1, .eot = -1, .unk = -1, .add_space_prefix = space_prefix};
+    text[SPACE_A] = STR("\xE2\x96\x81"
+                        "A"),
+    type[SPACE_A] = LLS__TOKEN_NORMAL;
+    lls__vocab v = {.model = "llama",
+                    .num_tokens = NUM_TOKENS,
+                    .text = text,
+                    .type = type,
+                    .scores = scores,
+                    .bos = -1,
+                    .eos = -1,
+                    .eot = -1,
+                    .unk = -1,
+                    .add_space_prefix = space_prefix};
     lls__tokenizer *t;
     assert_status(lls__tokenizer_create(&v, &t), LLS_OK);
     return t;

@@ -167,8 +167,8 @@ static void test_long_words(void **state) {
 
 /* ---- T01: special tokens inside text ---------------------------------------------------------- */
 
-#define CHECK_IDS(t, text, parse_special, ...)                                                             \
-    assert_ids(t, STR(text), parse_special, (const int32_t[]){__VA_ARGS__},                                \
+#define CHECK_IDS(t, text, parse_special, ...)                              \
+    assert_ids(t, STR(text), parse_special, (const int32_t[]){__VA_ARGS__}, \
                sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
 
 static void test_T01_space_prefix_and_control_tokens(void **state) {
@@ -232,8 +232,15 @@ static void test_longest_special_token_wins(void **state) {
     const lls__str text[] = {STR("a"), STR("<x>"), STR("<x><y>"), STR("<x"), STR("<xyz>")};
     const int32_t type[] = {LLS__TOKEN_NORMAL, LLS__TOKEN_CONTROL, LLS__TOKEN_USER_DEFINED, LLS__TOKEN_USER_DEFINED,
                             LLS__TOKEN_CONTROL};
-    lls__vocab v = {.model = "gpt2", .pre = "gpt-2", .num_tokens = 5, .text = text, .type = type,
-                    .bos = -1, .eos = -1, .eot = -1, .unk = -1};
+    lls__vocab v = {.model = "gpt2",
+                    .pre = "gpt-2",
+                    .num_tokens = 5,
+                    .text = text,
+                    .type = type,
+                    .bos = -1,
+                    .eos = -1,
+                    .eot = -1,
+                    .unk = -1};
     lls__tokenizer *t;
     assert_status(lls__tokenizer_create(&v, &t), LLS_OK);
     CHECK_IDS(t, "a<x><y>a<x>a<xyz>a", true, 0, 2, 0, 1, 0, 4, 0);
@@ -255,8 +262,15 @@ static void test_special_token_that_is_no_text(void **state) {
     (void)state;
     const lls__str text[] = {STR("\xA9"), STR("\xC3\x83"), STR("\xC2\xA9")}; // the last two: bytes C3 and A9
     const int32_t type[] = {LLS__TOKEN_USER_DEFINED, LLS__TOKEN_NORMAL, LLS__TOKEN_NORMAL};
-    lls__vocab v = {.model = "gpt2", .pre = "gpt-2", .num_tokens = 3, .text = text, .type = type,
-                    .bos = -1, .eos = -1, .eot = -1, .unk = -1};
+    lls__vocab v = {.model = "gpt2",
+                    .pre = "gpt-2",
+                    .num_tokens = 3,
+                    .text = text,
+                    .type = type,
+                    .bos = -1,
+                    .eos = -1,
+                    .eot = -1,
+                    .unk = -1};
     lls__tokenizer *t;
     assert_status(lls__tokenizer_create(&v, &t), LLS_OK);
     CHECK_IDS(t, "\xC3\xA9", true, 1, 2);
@@ -281,8 +295,17 @@ static void test_bos_and_eos(void **state) {
     (void)state;
     const lls__str text[] = {STR("<s>"), STR("</s>"), STR("a")};
     const int32_t type[] = {LLS__TOKEN_CONTROL, LLS__TOKEN_CONTROL, LLS__TOKEN_NORMAL};
-    lls__vocab v = {.model = "gpt2", .pre = "gpt-2", .num_tokens = 3, .text = text, .type = type,
-                    .bos = 0, .eos = 1, .eot = -1, .unk = -1, .add_bos = true, .add_eos = true};
+    lls__vocab v = {.model = "gpt2",
+                    .pre = "gpt-2",
+                    .num_tokens = 3,
+                    .text = text,
+                    .type = type,
+                    .bos = 0,
+                    .eos = 1,
+                    .eot = -1,
+                    .unk = -1,
+                    .add_bos = true,
+                    .add_eos = true};
     lls__tokenizer *t;
     assert_status(lls__tokenizer_create(&v, &t), LLS_OK);
     lls__ids ids = {0};
@@ -302,13 +325,23 @@ static void test_T03_byte_fallback(void **state) {
     const lls__str text[] = {STR("<unk>"), STR("<0xF0>"), STR("<0x9F>"), STR("<0xA6>"), STR("<0x99>"), STR("a")};
     const int32_t type[] = {2, 6, 6, 6, 6, 1};
     const float scores[6] = {0};
-    lls__vocab v = {.model = "llama", .num_tokens = 6, .text = text, .type = type, .scores = scores,
-                    .bos = -1, .eos = -1, .eot = -1, .unk = 0};
+    lls__vocab v = {.model = "llama",
+                    .num_tokens = 6,
+                    .text = text,
+                    .type = type,
+                    .scores = scores,
+                    .bos = -1,
+                    .eos = -1,
+                    .eot = -1,
+                    .unk = 0};
     lls__tokenizer *t;
     assert_status(lls__tokenizer_create(&v, &t), LLS_OK);
     CHECK_IDS(t, "\xF0\x9F\xA6\x99", false, 1, 2, 3, 4);
     // There is no <0x98>, and nothing of the next character: unknown, once.
-    CHECK_IDS(t, "a\xF0\x9F\xA6\x99""a\xF0\x9F\xA6\x98\xC3\xA9", false, 5, 1, 2, 3, 4, 5, 0);
+    CHECK_IDS(t,
+              "a\xF0\x9F\xA6\x99"
+              "a\xF0\x9F\xA6\x98\xC3\xA9",
+              false, 5, 1, 2, 3, 4, 5, 0);
     check_round_trip(t, STR("a\xF0\x9F\xA6\x99"), false);
     lls__tokenizer_destroy(t);
 }
@@ -319,9 +352,9 @@ static void test_T03_invalid_text_is_refused(void **state) {
         lls__str text;
         const char *where;
     } bad[] = {{{"\xC3\x28", 2}, "byte 0 of 2 is 0xC3"},
-               {{"ab\xED\xA0\x80", 5}, "byte 2 of 5 is 0xED"},              // a surrogate
-               {{"\xF4\x90\x80\x80", 4}, "byte 0 of 4 is 0xF4"},            // above U+10FFFF
-               {{"0123456789\xC0\x80", 12}, "byte 10 of 12 is 0xC0"},       // overlong
+               {{"ab\xED\xA0\x80", 5}, "byte 2 of 5 is 0xED"},        // a surrogate
+               {{"\xF4\x90\x80\x80", 4}, "byte 0 of 4 is 0xF4"},      // above U+10FFFF
+               {{"0123456789\xC0\x80", 12}, "byte 10 of 12 is 0xC0"}, // overlong
                {{"\xC3\xA9\xFF", 3}, "byte 2 of 3 is 0xFF"},
                {{"0123456789abcde\xE2\x82", 17}, "byte 15 of 17 is 0xE2"}}; // ends inside a character
     for (size_t f = 0; f < NUM_FAMILIES; f++) {
@@ -364,8 +397,16 @@ static void test_bad_vocabularies_are_refused(void **state) {
     const lls__str text[] = {STR("a"), STR("b"), STR("ab"), STR("<0xZZ>")};
     const lls__str merges[] = {STR("a b"), STR("a c")};
     const float scores[4] = {0};
-    const lls__vocab good = {.model = "gpt2", .pre = "gpt-2", .num_tokens = 3, .text = text, .num_merges = 1,
-                             .merges = merges, .bos = -1, .eos = -1, .eot = -1, .unk = -1};
+    const lls__vocab good = {.model = "gpt2",
+                             .pre = "gpt-2",
+                             .num_tokens = 3,
+                             .text = text,
+                             .num_merges = 1,
+                             .merges = merges,
+                             .bos = -1,
+                             .eos = -1,
+                             .eot = -1,
+                             .unk = -1};
     lls__tokenizer *t;
     assert_status(lls__tokenizer_create(&good, &t), LLS_OK);
     CHECK_IDS(t, "aabb", false, 0, 2, 1);

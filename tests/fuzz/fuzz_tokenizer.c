@@ -113,8 +113,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int pre = has_setting(settings, '1') ? 1 : has_setting(settings, '2') ? 2 : has_setting(settings, '3') ? 3 : 0;
     bool sentencepiece = has_setting(settings, 's'), prefix = has_setting(settings, 'p');
 
-    lls__vocab v = {.model = sentencepiece ? "llama" : "gpt2", .pre = pres[pre], .text = text, .type = type,
-                    .scores = scores, .merges = merges, .bos = -1, .eos = -1, .eot = -1, .unk = -1,
+    lls__vocab v = {.model = sentencepiece ? "llama" : "gpt2",
+                    .pre = pres[pre],
+                    .text = text,
+                    .type = type,
+                    .scores = scores,
+                    .merges = merges,
+                    .bos = -1,
+                    .eos = -1,
+                    .eot = -1,
+                    .unk = -1,
                     .add_space_prefix = prefix};
     v.num_tokens = read_list(&in, text);
     v.num_merges = read_list(&in, merges);

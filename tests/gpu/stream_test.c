@@ -1,8 +1,9 @@
 /* Every op on a caller's stream (known fault X01) and in a CUDA graph (X03), on one GPU.
  *
- * X03: the op's first call in the process is captured in global mode; three replays with new input values give the bits of eager calls.
- * X01: the stream is held up by a sleeping host function, then new input is copied on it, then the op runs: its result must be that of the new input, and the
- * default stream must stay empty. */
+ * X03: the op's first call in the process is captured in global mode; three replays with new input values give the bits
+ * of eager calls.
+ * X01: the stream is held up by a sleeping host function, then new input is copied on it, then the op runs: its result
+ * must be that of the new input, and the default stream must stay empty. */
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@ static lls_ctx *ctx;
 static const lls_device gpu = {LLS_CUDA, 0};
 static cudaStream_t stream;
 
-/* An op to test: `input` is refilled before each run with values of the kind that the op reads there; `output` is compared. */
+/* An op to test: `input` is refilled before each run with values of the kind that the op reads there; `output` is
+ * compared. */
 typedef struct op_call {
     const char *name;
     lls_status (*run)(lls_stream s);
@@ -55,26 +57,34 @@ static lls_tensor ints(int64_t n, const int32_t *values) {
     return lls_tensor_make(device_copy(values, (size_t)n * 4), LLS_I32, gpu, 1, &n);
 }
 
-#define SHAPE(...) (const int64_t[]){__VA_ARGS__}
-static lls_tensor x, w, y, matrix_b, product, heads_q, heads_k, heads_v, rotated, k_cache, v_cache, attn, lse, merged, table, embedded, logits, positions, ids, slots,
-    page_table, kv_lens, sampled, dense_k, dense_v, dense_q, dense_out;
+#define SHAPE(...)      \
+    (const int64_t[]) { \
+        __VA_ARGS__     \
+    }
+static lls_tensor x, w, y, matrix_b, product, heads_q, heads_k, heads_v, rotated, k_cache, v_cache, attn, lse, merged,
+    table, embedded, logits, positions, ids, slots, page_table, kv_lens, sampled, dense_k, dense_v, dense_q, dense_out;
 
 static void make_tensors(void) {
     x = floats(2, SHAPE(TOKENS, HIDDEN)), w = floats(1, SHAPE(HIDDEN)), y = floats(2, SHAPE(TOKENS, HIDDEN));
     matrix_b = floats(2, SHAPE(HIDDEN, HIDDEN)), product = floats(2, SHAPE(TOKENS, HIDDEN));
-    heads_q = floats(3, SHAPE(TOKENS, HEADS, DIM)), heads_k = floats(3, SHAPE(TOKENS, KV_HEADS, DIM)), heads_v = floats(3, SHAPE(TOKENS, KV_HEADS, DIM));
+    heads_q = floats(3, SHAPE(TOKENS, HEADS, DIM)), heads_k = floats(3, SHAPE(TOKENS, KV_HEADS, DIM)),
+    heads_v = floats(3, SHAPE(TOKENS, KV_HEADS, DIM));
     rotated = floats(3, SHAPE(TOKENS, HEADS, DIM));
     k_cache = floats(4, SHAPE(PAGES, PAGE, KV_HEADS, DIM)), v_cache = floats(4, SHAPE(PAGES, PAGE, KV_HEADS, DIM));
-    attn = floats(4, SHAPE(1, TOKENS, HEADS, DIM)), lse = floats(2, SHAPE(TOKENS, HEADS)), merged = floats(3, SHAPE(TOKENS, HEADS, DIM));
-    table = floats(2, SHAPE(VOCAB, HIDDEN)), embedded = floats(2, SHAPE(TOKENS, HIDDEN)), logits = floats(2, SHAPE(TOKENS, VOCAB));
-    dense_q = floats(4, SHAPE(1, TOKENS, HEADS, DIM)), dense_k = floats(4, SHAPE(1, TOKENS, KV_HEADS, DIM)), dense_v = floats(4, SHAPE(1, TOKENS, KV_HEADS, DIM));
+    attn = floats(4, SHAPE(1, TOKENS, HEADS, DIM)), lse = floats(2, SHAPE(TOKENS, HEADS)),
+    merged = floats(3, SHAPE(TOKENS, HEADS, DIM));
+    table = floats(2, SHAPE(VOCAB, HIDDEN)), embedded = floats(2, SHAPE(TOKENS, HIDDEN)),
+    logits = floats(2, SHAPE(TOKENS, VOCAB));
+    dense_q = floats(4, SHAPE(1, TOKENS, HEADS, DIM)), dense_k = floats(4, SHAPE(1, TOKENS, KV_HEADS, DIM)),
+    dense_v = floats(4, SHAPE(1, TOKENS, KV_HEADS, DIM));
     dense_out = floats(4, SHAPE(1, TOKENS, HEADS, DIM));
     positions = ints(TOKENS, (const int32_t[]){0, 1, 7, 100, 131071});
     ids = ints(TOKENS, (const int32_t[]){0, 49, 3, 3, 17});
     sampled = ints(TOKENS, (const int32_t[TOKENS]){0});
     kv_lens = ints(1, (const int32_t[]){11});
     page_table = ints(3, (const int32_t[]){4, 0, 2});
-    page_table.ndim = 2, page_table.shape[0] = 1, page_table.shape[1] = 3, page_table.stride[0] = 3, page_table.stride[1] = 1;
+    page_table.ndim = 2, page_table.shape[0] = 1, page_table.shape[1] = 3, page_table.stride[0] = 3,
+    page_table.stride[1] = 1;
     static const int64_t slot_values[TOKENS] = {0, 9, -1, 23, 4};
     slots = lls_tensor_make(device_copy(slot_values, sizeof slot_values), LLS_I64, gpu, 1, SHAPE(TOKENS));
 }
@@ -129,7 +139,8 @@ static lls_status run_prefill(lls_stream s) {
 
 static lls_status run_decode_splits(lls_stream s, int32_t num_splits) {
     lls_attn_decode_args a = LLS_ATTN_DECODE_ARGS_INIT;
-    a.q = &dense_q, a.k_cache = &k_cache, a.v_cache = &v_cache, a.page_table = &page_table, a.kv_lens = &kv_lens, a.out = &attn;
+    a.q = &dense_q, a.k_cache = &k_cache, a.v_cache = &v_cache, a.page_table = &page_table, a.kv_lens = &kv_lens,
+    a.out = &attn;
     a.mask.causal = true, a.num_splits = num_splits;
     return lls_attn_decode(ctx, &a, s);
 }
@@ -161,12 +172,12 @@ static lls_status run_sample(lls_stream s) {
 }
 
 static const op_call calls[] = {
-    {"embed", run_embed, &table, &embedded},         {"rmsnorm", run_rmsnorm, &x, &y},
-    {"layernorm", run_layernorm, &x, &y},            {"gemm", run_gemm, &x, &product},
-    {"linear", run_linear, &x, &product},            {"rope", run_rope, &heads_q, &rotated},
-    {"kv_write", run_kv_write, &heads_v, &v_cache},  {"attn_prefill", run_prefill, &dense_q, &dense_out},
-    {"attn_decode", run_decode, &dense_q, &attn},    {"attn_decode, 3 splits", run_split_decode, &dense_q, &attn},
-    {"attn_merge", run_merge, &heads_q, &merged},    {"gated_act", run_act, &x, &y},
+    {"embed", run_embed, &table, &embedded},        {"rmsnorm", run_rmsnorm, &x, &y},
+    {"layernorm", run_layernorm, &x, &y},           {"gemm", run_gemm, &x, &product},
+    {"linear", run_linear, &x, &product},           {"rope", run_rope, &heads_q, &rotated},
+    {"kv_write", run_kv_write, &heads_v, &v_cache}, {"attn_prefill", run_prefill, &dense_q, &dense_out},
+    {"attn_decode", run_decode, &dense_q, &attn},   {"attn_decode, 3 splits", run_split_decode, &dense_q, &attn},
+    {"attn_merge", run_merge, &heads_q, &merged},   {"gated_act", run_act, &x, &y},
     {"sample", run_sample, &logits, &sampled},
 };
 enum { NUM_CALLS = sizeof calls / sizeof *calls };
@@ -195,10 +206,12 @@ static void *eager(const op_call *c, const float *values) {
 static cudaGraphExec_t capture(const op_call *c) {
     cudaGraph_t graph = NULL;
     cudaGraphExec_t exec = NULL;
-    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess, "%s: cannot begin the capture", c->name);
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess, "%s: cannot begin the capture",
+          c->name);
     lls_status status = c->run(stream);
     cudaError_t error = cudaStreamEndCapture(stream, &graph);
-    CHECK(status == LLS_OK && !error, "%s: captured with %s, %s", c->name, lls_status_name(status), cudaGetErrorString(error));
+    CHECK(status == LLS_OK && !error, "%s: captured with %s, %s", c->name, lls_status_name(status),
+          cudaGetErrorString(error));
     if (graph) CHECK(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess, "%s: cannot instantiate the graph", c->name);
     if (graph) cudaGraphDestroy(graph);
     return exec;
@@ -210,9 +223,11 @@ static void x03_one(const op_call *c) {
     for (int replay = 0; exec && replay < 3; replay++) {
         fill(values, c->input);
         CHECK(lls_upload(ctx, c->input->data, values, bytes_of(c->input), stream) == LLS_OK, "%s", lls_last_error());
-        CHECK(cudaGraphLaunch(exec, stream) == cudaSuccess && cudaStreamSynchronize(stream) == cudaSuccess, "%s: the replay fails", c->name);
+        CHECK(cudaGraphLaunch(exec, stream) == cudaSuccess && cudaStreamSynchronize(stream) == cudaSuccess,
+              "%s: the replay fails", c->name);
         void *got = download(c->output), *want = eager(c, values);
-        CHECK(memcmp(got, want, bytes_of(c->output)) == 0, "%s: replay %d differs from the eager call", c->name, replay);
+        CHECK(memcmp(got, want, bytes_of(c->output)) == 0, "%s: replay %d differs from the eager call", c->name,
+              replay);
         free(got), free(want);
     }
     free(values);
@@ -241,7 +256,8 @@ static void x01_one(const op_call *c) {
     CHECK(cudaStreamQuery(stream) == cudaErrorNotReady, "%s: the call waited for its stream", c->name);
     cudaGetLastError(); // cudaErrorNotReady is the answer wanted
     void *got = download(c->output);
-    CHECK(memcmp(got, want, bytes_of(c->output)) == 0, "%s: the result is not that of the input copied on its stream", c->name);
+    CHECK(memcmp(got, want, bytes_of(c->output)) == 0, "%s: the result is not that of the input copied on its stream",
+          c->name);
     lls_free(ctx, staged);
     free(old), free(fresh), free(want), free(stale), free(got);
 }

@@ -10,7 +10,8 @@
 static int checks_passed, checks_failed, checks_skipped;
 static bool test_failed;
 
-static inline void check_failed(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static inline void check_failed(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 static inline void check_failed(const char *file, int line, const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -22,8 +23,8 @@ static inline void check_failed(const char *file, int line, const char *format, 
 }
 
 /* CHECK(condition, "what went wrong: %d", value) */
-#define CHECK(condition, ...)                                          \
-    do {                                                               \
+#define CHECK(condition, ...)                                            \
+    do {                                                                 \
         if (!(condition)) check_failed(__FILE__, __LINE__, __VA_ARGS__); \
     } while (0)
 

@@ -90,7 +90,8 @@ static th_buffer *new_buffer(th *h, lls_dtype dtype, int32_t ndim, const int64_t
 }
 
 static lls_tensor commit(th *h, th_buffer *b) {
-    if (lls_upload(h->ctx, b->device, b->host, b->bytes + 2 * GUARD, h->stream)) th_fail(h, "upload: %s", lls_last_error());
+    if (lls_upload(h->ctx, b->device, b->host, b->bytes + 2 * GUARD, h->stream))
+        th_fail(h, "upload: %s", lls_last_error());
     b->initial = malloc(b->bytes + 2 * GUARD);
     memcpy(b->initial, b->host, b->bytes + 2 * GUARD);
     return b->view;
@@ -107,7 +108,8 @@ th_buffer *th_find(th *h, const lls_tensor *t) {
 }
 
 void th_refresh(th *h, th_buffer *b) {
-    if (lls_download(h->ctx, b->host, b->device, b->bytes + 2 * GUARD, h->stream)) th_fail(h, "download: %s", lls_last_error());
+    if (lls_download(h->ctx, b->host, b->device, b->bytes + 2 * GUARD, h->stream))
+        th_fail(h, "download: %s", lls_last_error());
 }
 
 lls_tensor th_normal(th *h, lls_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *stride, float scale) {
@@ -118,10 +120,11 @@ lls_tensor th_normal(th *h, lls_dtype dtype, int32_t ndim, const int64_t *shape,
     return commit(h, b);
 }
 
-lls_tensor th_filled(th *h, lls_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *stride, double (*fn)(int64_t, const void *),
-                     const void *user) {
+lls_tensor th_filled(th *h, lls_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *stride,
+                     double (*fn)(int64_t, const void *), const void *user) {
     th_buffer *b = new_buffer(h, dtype, ndim, shape, stride);
-    for (int64_t i = 0, n = lls_tensor_numel(&b->view); i < n; i++) host_set(&b->host_view, element_offset(&b->view, i), fn(i, user));
+    for (int64_t i = 0, n = lls_tensor_numel(&b->view); i < n; i++)
+        host_set(&b->host_view, element_offset(&b->view, i), fn(i, user));
     return commit(h, b);
 }
 
@@ -130,7 +133,8 @@ static double the_constant(int64_t i, const void *user) {
     return *(const double *)user;
 }
 
-lls_tensor th_constant(th *h, lls_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *stride, double value) {
+lls_tensor th_constant(th *h, lls_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *stride,
+                       double value) {
     return th_filled(h, dtype, ndim, shape, stride, the_constant, &value);
 }
 
@@ -140,7 +144,8 @@ lls_tensor th_data(th *h, lls_dtype dtype, int32_t ndim, const int64_t *shape, c
     return commit(h, b);
 }
 
-lls_tensor th_output(th *h, const char *name, lls_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *stride, double tol) {
+lls_tensor th_output(th *h, const char *name, lls_dtype dtype, int32_t ndim, const int64_t *shape,
+                     const int64_t *stride, double tol) {
     lls_tensor t = commit(h, new_buffer(h, dtype, ndim, shape, stride));
     th_also_output(h, name, &t, tol);
     return t;
@@ -169,7 +174,8 @@ void th_poison_workspace(th *h, size_t bytes) {
     memset(nan, POISON_BYTE, bytes);
     if (lls_ctx_reserve(h->ctx, bytes)) th_fail(h, "reserve: %s", lls_last_error());
     void *workspace;
-    if (lls__ctx_workspace(h->ctx, "harness", bytes, &workspace) || lls_upload(h->ctx, workspace, nan, bytes, h->stream)) {
+    if (lls__ctx_workspace(h->ctx, "harness", bytes, &workspace) ||
+        lls_upload(h->ctx, workspace, nan, bytes, h->stream)) {
         th_fail(h, "poison: %s", lls_last_error());
     }
     free(nan);
@@ -207,7 +213,8 @@ bool th_ok(th *h, lls_status status) {
 
 void th_expect_error(th *h, lls_status got, lls_status want, const char *part) {
     if (got != want) {
-        th_fail(h, "expected %s, got %s (%s)", lls_status_name(want), lls_status_name(got), got ? lls_last_error() : "");
+        th_fail(h, "expected %s, got %s (%s)", lls_status_name(want), lls_status_name(got),
+                got ? lls_last_error() : "");
     } else if (!strstr(lls_last_error(), part)) {
         th_fail(h, "expected a message with \"%s\", got \"%s\"", part, lls_last_error());
     }
@@ -283,11 +290,13 @@ static void check_gaps(th *h, const th_buffer *b) {
     if (b->output) {
         if (lls_dtype_block_elems(b->view.dtype) > 1) memset(covered + GUARD, 1, b->bytes);
         else
-            for (int64_t i = 0, n = lls_tensor_numel(&b->view); i < n; i++) memset(covered + base + (size_t)element_offset(&b->view, i) * size, 1, size);
+            for (int64_t i = 0, n = lls_tensor_numel(&b->view); i < n; i++)
+                memset(covered + base + (size_t)element_offset(&b->view, i) * size, 1, size);
     }
     for (size_t i = 0; i < total; i++) {
         if (!covered[i] && b->host[i] != b->initial[i]) {
-            th_fail(h, "%s: byte %lld, outside the elements, was written", b->output ? b->output : "an input", (long long)i - GUARD);
+            th_fail(h, "%s: byte %lld, outside the elements, was written", b->output ? b->output : "an input",
+                    (long long)i - GUARD);
             break;
         }
     }
@@ -324,7 +333,8 @@ void th_compare(th *h, const th_buffer *got, const th_buffer *want) {
         if (x == y || (isnan(x) && isnan(y))) continue;
         double error = fabs(x - y) / (fabs(y) + scale);
         if (!(error <= want->tol)) {
-            th_fail(h, "%s: element %lld is %.9g, the oracle says %.9g (error %.3g, allowed %.3g)", want->output, (long long)i, x, y, error, want->tol);
+            th_fail(h, "%s: element %lld is %.9g, the oracle says %.9g (error %.3g, allowed %.3g)", want->output,
+                    (long long)i, x, y, error, want->tol);
             return;
         }
         if (error > worst) worst = error;

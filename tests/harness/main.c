@@ -67,7 +67,8 @@ static void reset(th *h, const char *case_name, bool reference) {
     h->state->reference = reference;
 }
 
-static void run_side(th *h, lls_ctx *ctx, const char *variant, const char *name, bool reference, void (*run)(th *, const void *), const void *param) {
+static void run_side(th *h, lls_ctx *ctx, const char *variant, const char *name, bool reference,
+                     void (*run)(th *, const void *), const void *param) {
     h->ctx = ctx;
     h->device = lls_ctx_device(ctx);
     h->variant = variant;
@@ -76,15 +77,18 @@ static void run_side(th *h, lls_ctx *ctx, const char *variant, const char *name,
     if (!h->state->refused) th_check_guards(h);
 }
 
-static void report(walk_t *w, const char *variant, const char *name, const char *result, const char *detail, double worst) {
+static void report(walk_t *w, const char *variant, const char *name, const char *result, const char *detail,
+                   double worst) {
     bool failed = strcmp(result, "failed") == 0;
-    if (failed || w->verbose) printf("%-7s %s %s [%s]%s%s\n", result, w->current->name, variant, name, *detail ? ": " : "", detail);
+    if (failed || w->verbose)
+        printf("%-7s %s %s [%s]%s%s\n", result, w->current->name, variant, name, *detail ? ": " : "", detail);
     if (failed) fflush(stdout);
     if (strcmp(result, "passed") == 0) w->passed++;
     else if (failed) w->failed++;
     else w->skipped++;
     if (!w->rows) return;
-    json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:f}", "op", w->current->name, "variant", variant, "case", name, "result", result, "worst_error", worst);
+    json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:f}", "op", w->current->name, "variant", variant, "case", name,
+                            "result", result, "worst_error", worst);
     if (*detail) json_object_set_new(row, "detail", json_string(detail));
     json_array_append_new(w->rows, row);
 }
@@ -125,7 +129,8 @@ void th_run_case(th *h, const char *name, void (*run)(th *, const void *), const
     bool taken = false;
     for (int32_t i = 0; !reference_failed && i < w->current->num_variants; i++) {
         const lls__variant *v = &w->current->variants[i];
-        if (v->device != w->device.type || strcmp(v->name, "ref") == 0 || (w->variant && strcmp(v->name, w->variant))) continue;
+        if (v->device != w->device.type || strcmp(v->name, "ref") == 0 || (w->variant && strcmp(v->name, w->variant)))
+            continue;
         for (int k = 0; k < 2; k++) run_side(&side[1 + k], w->contexts[k], v->name, name, false, run, param);
         if (side[1].state->refused) {
             report(w, v->name, name, "skipped", side[1].state->refusal, 0);
@@ -166,7 +171,8 @@ static lls_ctx *make_context(lls_device device, int threads) {
 
 int main(int argc, char **argv) {
     walk_t w = {.device = {LLS_CPU, 0}};
-    static const struct argp argp = {options, parse, NULL, "Checks every variant of every op against the fp64 oracle.", NULL, NULL, NULL};
+    static const struct argp argp = {options, parse, NULL, "Checks every variant of every op against the fp64 oracle.",
+                                     NULL,    NULL,  NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &w);
     if (w.json_path) w.rows = json_array();
     w.reference = make_context((lls_device){LLS_CPU, 0}, 1);
@@ -182,19 +188,21 @@ int main(int argc, char **argv) {
         w.cases_of_op = 0;
         int passed = w.passed, failed = w.failed, skipped = w.skipped;
         for (int32_t j = 0; j < suite->num_cases && !(w.smallest && w.cases_of_op); j++) {
-            if (!suite->cases[j].large || w.large) th_run_case(&h, suite->cases[j].name, suite->cases[j].run, suite->cases[j].param);
+            if (!suite->cases[j].large || w.large)
+                th_run_case(&h, suite->cases[j].name, suite->cases[j].run, suite->cases[j].param);
         }
         if (suite->generate && !w.smallest) suite->generate(&h);
         if (!w.list) {
-            printf("%-13s %4d cases: %5d passed, %d failed, %d skipped\n", suite->op, w.cases_of_op, w.passed - passed, w.failed - failed, w.skipped - skipped);
+            printf("%-13s %4d cases: %5d passed, %d failed, %d skipped\n", suite->op, w.cases_of_op, w.passed - passed,
+                   w.failed - failed, w.skipped - skipped);
             fflush(stdout);
         }
     }
     for (int i = 0; i < 2; i++) lls_ctx_destroy(w.contexts[i]);
     lls_ctx_destroy(w.reference);
     if (w.rows) {
-        json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:o}", "device", w.device.type == LLS_CUDA ? "cuda" : "cpu", "passed", w.passed, "failed", w.failed, "skipped",
-                                 w.skipped, "rows", w.rows);
+        json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:o}", "device", w.device.type == LLS_CUDA ? "cuda" : "cpu",
+                                 "passed", w.passed, "failed", w.failed, "skipped", w.skipped, "rows", w.rows);
         if (json_dump_file(root, w.json_path, JSON_INDENT(1))) {
             fprintf(stderr, "op_test: cannot write %s\n", w.json_path);
             w.failed++;

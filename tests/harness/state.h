@@ -8,11 +8,11 @@
 enum { TH_MAX_BUFFERS = 128 };
 
 typedef struct th_buffer {
-    lls_tensor view, host_view;  /* on the device under test; in its host image */
-    void *device;                /* guards included */
-    char *host, *initial;        /* host image now, and as it was before the call */
-    size_t bytes;                /* without guards */
-    const char *output;          /* NULL: an input */
+    lls_tensor view, host_view; /* on the device under test; in its host image */
+    void *device;               /* guards included */
+    char *host, *initial;       /* host image now, and as it was before the call */
+    size_t bytes;               /* without guards */
+    const char *output;         /* NULL: an input */
     double tol;
     bool allow_nan;
 } th_buffer;

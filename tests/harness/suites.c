@@ -1,17 +1,17 @@
 #include "harness/suites.h"
 
 #define TH_SUITES(X) \
-    X(embed) \
-    X(rmsnorm) \
-    X(layernorm) \
-    X(gemm) \
-    X(linear) \
-    X(rope) \
-    X(kv_write) \
-    X(attn_prefill) \
-    X(attn_decode) \
-    X(attn_merge) \
-    X(gated_act) \
+    X(embed)         \
+    X(rmsnorm)       \
+    X(layernorm)     \
+    X(gemm)          \
+    X(linear)        \
+    X(rope)          \
+    X(kv_write)      \
+    X(attn_prefill)  \
+    X(attn_decode)   \
+    X(attn_merge)    \
+    X(gated_act)     \
     X(sample)
 
 #define DECLARE(op) extern const th_suite th_suite_##op;

@@ -72,7 +72,8 @@ static void stores_round_as_the_scalar_forms_do(void **state) {
         }
         check_store(values);
     }
-    static const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 65519.996f, 65520.0f, 0x1p-25f, 0x1.8p-25f, 0x1p-24f, 0x1.fffffep127f, 0x1p-149f};
+    static const float special[] = {0.0f,     -0.0f,      INFINITY, -INFINITY,       NAN,      65519.996f, 65520.0f,
+                                    0x1p-25f, 0x1.8p-25f, 0x1p-24f, 0x1.fffffep127f, 0x1p-149f};
     for (size_t s = 0; s < sizeof special / sizeof *special; s++) {
         for (int i = 0; i < LLS_VF; i++) values[i] = special[(s + (size_t)i) % (sizeof special / sizeof *special)];
         check_store(values);
@@ -169,7 +170,8 @@ static void fma_multiplies_and_adds(void **state) {
 
 static void exp_special_values(void **state) {
     (void)state;
-    static const float inputs[] = {0, -0.0f, INFINITY, -INFINITY, 89, -88, -1e30f, 1e30f}, want[] = {1, 1, INFINITY, 0, INFINITY, 0, 0, INFINITY};
+    static const float inputs[] = {0, -0.0f, INFINITY, -INFINITY, 89, -88, -1e30f, 1e30f},
+                       want[] = {1, 1, INFINITY, 0, INFINITY, 0, 0, INFINITY};
     for (int i = 0; i < 8; i++) assert_true(lane(vf_exp(vf_set1(inputs[i])), i % LLS_VF) == want[i]);
     assert_true(isnan(lane(vf_exp(vf_set1(NAN)), 0)));
     assert_true(isfinite(lane(vf_exp(vf_set1(88.7228f)), 0)));

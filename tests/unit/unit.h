@@ -13,9 +13,10 @@
 #include "llmspeed/llmspeed.h"
 
 /* The message of the failed call before holds this text. */
-#define assert_last_error(part)                                                                                    \
-    do {                                                                                                           \
-        if (!strstr(lls_last_error(), part)) fail_msg("the message is \"%s\", must hold \"%s\"", lls_last_error(), part); \
+#define assert_last_error(part)                                                          \
+    do {                                                                                 \
+        if (!strstr(lls_last_error(), part))                                             \
+            fail_msg("the message is \"%s\", must hold \"%s\"", lls_last_error(), part); \
     } while (0)
 
 #endif

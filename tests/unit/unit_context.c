@@ -123,7 +123,8 @@ static void build_facts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults), cmocka_unit_test(bad_options), cmocka_unit_test(threads_as_asked), cmocka_unit_test(workspace_grows), cmocka_unit_test(memory), cmocka_unit_test(build_facts),
+        cmocka_unit_test(defaults),        cmocka_unit_test(bad_options), cmocka_unit_test(threads_as_asked),
+        cmocka_unit_test(workspace_grows), cmocka_unit_test(memory),      cmocka_unit_test(build_facts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

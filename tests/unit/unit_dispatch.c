@@ -1,4 +1,5 @@
-/* Selection: the first row that runs here and accepts, pins, LLS_FORCE, refusals and their messages, the plan in the log, the list of all rows.
+/* Selection: the first row that runs here and accepts, pins, LLS_FORCE, refusals and their messages, the plan in the
+ * log, the list of all rows.
  * The ops here are made of rows that only count; the environment is set before the library reads it. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,8 @@ static const char *refuses_all(const void *args) {
     return "never fits";
 }
 
-#define ROW(name, device, min_sm, level, reject, launch) {name, device, "f32", min_sm, level, reject, launch}
+#define ROW(name, device, min_sm, level, reject, launch) \
+    { name, device, "f32", min_sm, level, reject, launch }
 static const lls__variant rows[] = {
     ROW("on_gpu", LLS_CUDA, 90, LLS__CPU_PORTABLE, NULL, first),
     ROW("future", LLS_CPU, 0, (lls__cpu_level)(LLS__CPU_AVX512 + 1), NULL, first),
@@ -164,7 +166,8 @@ static void every_row_is_listed_once(void **state) {
             if (needs_gpu) assert_string_equal(info.unavailable, "no CUDA device with a working driver");
             if (info.device == LLS_CPU && op->variants[j].level == LLS__CPU_PORTABLE) assert_null(info.unavailable);
         }
-        assert_string_equal(op->variants[op->num_variants - 1].name, "ref"); // every op has its oracle, in the last place
+        assert_string_equal(op->variants[op->num_variants - 1].name,
+                            "ref"); // every op has its oracle, in the last place
     }
     assert_true(index > 0);
     assert_false(lls_variant_at(index, &info));

@@ -1,4 +1,5 @@
-/* Status names, and the message of the last error: formats, cuts, arguments that point into the message itself, threads. */
+/* Status names, and the message of the last error: formats, cuts, arguments that point into the message itself,
+ * threads. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -7,16 +8,35 @@
 
 static void every_status_has_its_name(void **state) {
     (void)state;
-#define ROW(status) {status, #status}
+#define ROW(status) \
+    { status, #status }
     static const struct {
         lls_status status;
         const char *name;
     } rows[] = {
-        ROW(LLS_OK), ROW(LLS_ERR_ARGUMENT), ROW(LLS_ERR_SHAPE), ROW(LLS_ERR_DTYPE), ROW(LLS_ERR_STRIDE), ROW(LLS_ERR_DEVICE), ROW(LLS_ERR_ALIAS), ROW(LLS_ERR_UNSUPPORTED),
-        ROW(LLS_ERR_VARIANT), ROW(LLS_ERR_NO_DEVICE), ROW(LLS_ERR_CUDA), ROW(LLS_ERR_MEMORY), ROW(LLS_ERR_WORKSPACE), ROW(LLS_ERR_CONTEXT_FULL), ROW(LLS_ERR_IO),
-        ROW(LLS_ERR_FORMAT), ROW(LLS_ERR_MODEL), ROW(LLS_ERR_ENCODING), ROW(LLS_ERR_INTERNAL), ROW(LLS_ERR_CANCELLED),
+        ROW(LLS_OK),
+        ROW(LLS_ERR_ARGUMENT),
+        ROW(LLS_ERR_SHAPE),
+        ROW(LLS_ERR_DTYPE),
+        ROW(LLS_ERR_STRIDE),
+        ROW(LLS_ERR_DEVICE),
+        ROW(LLS_ERR_ALIAS),
+        ROW(LLS_ERR_UNSUPPORTED),
+        ROW(LLS_ERR_VARIANT),
+        ROW(LLS_ERR_NO_DEVICE),
+        ROW(LLS_ERR_CUDA),
+        ROW(LLS_ERR_MEMORY),
+        ROW(LLS_ERR_WORKSPACE),
+        ROW(LLS_ERR_CONTEXT_FULL),
+        ROW(LLS_ERR_IO),
+        ROW(LLS_ERR_FORMAT),
+        ROW(LLS_ERR_MODEL),
+        ROW(LLS_ERR_ENCODING),
+        ROW(LLS_ERR_INTERNAL),
+        ROW(LLS_ERR_CANCELLED),
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) assert_string_equal(lls_status_name(rows[i].status), rows[i].name);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_string_equal(lls_status_name(rows[i].status), rows[i].name);
     assert_string_equal(lls_status_name((lls_status)999), "LLS_ERR_UNKNOWN");
     assert_string_equal(lls_status_name((lls_status)-1), "LLS_ERR_UNKNOWN");
 }
@@ -32,7 +52,8 @@ static void arguments_may_point_into_the_message(void **state) {
     (void)lls__fail(LLS_ERR_IO, "inner");
     (void)lls__fail(LLS_ERR_IO, "outer: %s", lls_last_error());
     assert_string_equal(lls_last_error(), "outer: inner");
-    for (int i = 0; i < 200; i++) (void)lls__fail(LLS_ERR_IO, "%s/%s", lls_last_error(), lls_last_error()); // doubles until it is cut
+    for (int i = 0; i < 200; i++)
+        (void)lls__fail(LLS_ERR_IO, "%s/%s", lls_last_error(), lls_last_error()); // doubles until it is cut
     assert_int_equal(strlen(lls_last_error()), LLS__ERROR_BYTES - 1);
 }
 

@@ -5,13 +5,15 @@
 #include "cpu/half.h"
 #include "unit/unit.h"
 
-// A format with `bits` of mantissa whose smallest normal is 2^min_exponent: the two neighbours of |x| and the one that rounding to nearest even takes, in double.
+// A format with `bits` of mantissa whose smallest normal is 2^min_exponent: the two neighbours of |x| and the one that
+// rounding to nearest even takes, in double.
 static double round_even(double x, int bits, int min_exponent, double largest) {
     if (x == 0 || isnan(x) || isinf(x)) return x;
     int exponent;
     frexp(x, &exponent); // |x| in [2^(exponent - 1), 2^exponent)
     exponent = exponent - 1 < min_exponent ? min_exponent : exponent - 1;
-    double step = ldexp(1, exponent - bits), rounded = nearbyint(x / step) * step; // both exact; nearbyint rounds to even
+    double step = ldexp(1, exponent - bits),
+           rounded = nearbyint(x / step) * step; // both exact; nearbyint rounds to even
     return fabs(rounded) > largest ? copysign(INFINITY, x) : rounded;
 }
 
@@ -33,7 +35,9 @@ static void f16_patterns(void **state) {
     for (uint32_t h = 0; h < 65536; h++) {
         float f = lls__f16_to_f32((uint16_t)h);
         int exponent = h >> 10 & 31, mantissa = h & 0x3ff;
-        double magnitude = exponent == 31 ? (mantissa ? (double)NAN : (double)INFINITY) : exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
+        double magnitude = exponent == 31 ? (mantissa ? (double)NAN : (double)INFINITY)
+                           : exponent     ? ldexp(1024 + mantissa, exponent - 25)
+                                          : ldexp(mantissa, -24);
         expect_same((double)f, h & 0x8000 ? -magnitude : magnitude, h);
         uint16_t back = lls__f32_to_f16(f);
         if (isnan(f)) assert_true((back & 0x7c00) == 0x7c00 && (back & 0x3ff));
@@ -61,7 +65,8 @@ static void check_rounding(float f) {
 static void rounding_at_boundaries(void **state) {
     (void)state;
     for (uint32_t h = 0; h < 65536; h++) {
-        float values[] = {lls__f16_to_f32((uint16_t)h), lls__f16_to_f32((uint16_t)(h + 1)), lls__bf16_to_f32((uint16_t)h), lls__bf16_to_f32((uint16_t)(h + 1))};
+        float values[] = {lls__f16_to_f32((uint16_t)h), lls__f16_to_f32((uint16_t)(h + 1)),
+                          lls__bf16_to_f32((uint16_t)h), lls__bf16_to_f32((uint16_t)(h + 1))};
         for (int i = 0; i < 4; i += 2) {
             float points[] = {values[i], (float)(((double)values[i] + (double)values[i + 1]) / 2)};
             for (int j = 0; j < 2; j++) {
@@ -71,7 +76,9 @@ static void rounding_at_boundaries(void **state) {
             }
         }
     }
-    static const float edges[] = {65504, 65519.996f, 65520, 65536, 0x1p-24f, 0x1p-25f, 0x1.000002p-25f, 0x1.fffffep-26f, 0x1.ffcp-15f, 0x1.ffep-15f, 0x1.ffefffp-15f, 0x1.fffffep127f};
+    static const float edges[] = {65504,        65519.996f,   65520,           65536,
+                                  0x1p-24f,     0x1p-25f,     0x1.000002p-25f, 0x1.fffffep-26f,
+                                  0x1.ffcp-15f, 0x1.ffep-15f, 0x1.ffefffp-15f, 0x1.fffffep127f};
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) check_rounding(edges[i]), check_rounding(-edges[i]);
 }
 
@@ -89,7 +96,8 @@ static void double_to_half_rounds_once(void **state) {
     (void)state;
     uint16_t cell;
     lls_tensor f16 = {.data = &cell, .dtype = LLS_F16}, bf16 = {.data = &cell, .dtype = LLS_BF16};
-    double tie = 1 + 0x1p-11, above = tie + 0x1p-40; // `above` as a float is the tie, which would then round down to even
+    double tie = 1 + 0x1p-11,
+           above = tie + 0x1p-40; // `above` as a float is the tie, which would then round down to even
     lls__set(&f16, 0, tie), assert_true(lls__get(&f16, 0) == 1);
     lls__set(&f16, 0, above), assert_true(lls__get(&f16, 0) == 1 + 0x1p-10);
     lls__set(&f16, 0, -above), assert_true(lls__get(&f16, 0) == -1 - 0x1p-10);

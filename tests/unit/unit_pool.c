@@ -23,7 +23,8 @@ static void visit(void *arg, int64_t begin, int64_t end, int worker) {
         atomic_fetch_add(&r->bad, 1);
         return;
     }
-    if (atomic_fetch_add(&r->inside[worker], 1) != 0) atomic_fetch_add(&r->bad, 1); // two at once with one number would share scratch
+    if (atomic_fetch_add(&r->inside[worker], 1) != 0)
+        atomic_fetch_add(&r->bad, 1); // two at once with one number would share scratch
     for (int64_t i = begin; i < end; i++) atomic_fetch_add(&r->visits[i], 1);
     atomic_fetch_sub(&r->inside[worker], 1);
 }
@@ -35,7 +36,9 @@ static void expect_each_once(lls__pool *pool, int64_t n, int64_t grain) {
     lls__pool_run(pool, n, grain, visit, &r);
     assert_int_equal(atomic_load(&r.bad), 0);
     for (int64_t i = 0; i < MAX_N; i++) {
-        if (r.visits[i] != (i < n)) fail_msg("n %lld grain %lld: iteration %lld ran %d times", (long long)n, (long long)grain, (long long)i, r.visits[i]);
+        if (r.visits[i] != (i < n))
+            fail_msg("n %lld grain %lld: iteration %lld ran %d times", (long long)n, (long long)grain, (long long)i,
+                     r.visits[i]);
     }
 }
 
@@ -48,7 +51,8 @@ static lls__pool *make_pool(int threads) {
 
 static void every_iteration_once(void **state) {
     (void)state;
-    static const int64_t sizes[] = {0, 1, 2, 3, 7, 8, 9, 31, 64, 100, 1023, MAX_N}, grains[] = {-1, 0, 1, 2, 3, 8, 64, 10000};
+    static const int64_t sizes[] = {0, 1, 2, 3, 7, 8, 9, 31, 64, 100, 1023, MAX_N},
+                         grains[] = {-1, 0, 1, 2, 3, 8, 64, 10000};
     for (int threads = 1; threads <= MAX_THREADS; threads++) {
         lls__pool *pool = make_pool(threads);
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
@@ -72,7 +76,8 @@ static void ten_thousand_jobs(void **state) {
     lls__pool_destroy(pool);
 }
 
-// What a job wrote is visible to the caller, and what the caller writes is visible to the next job: plain memory, no atomics.
+// What a job wrote is visible to the caller, and what the caller writes is visible to the next job: plain memory, no
+// atomics.
 static void copy_next(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     int *cells = arg;
@@ -129,8 +134,9 @@ static void several_pools_at_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_iteration_once), cmocka_unit_test(ten_thousand_jobs),    cmocka_unit_test(memory_is_ordered),
-        cmocka_unit_test(wakes_from_parking),   cmocka_unit_test(ends_parked_or_awake), cmocka_unit_test(several_pools_at_once),
+        cmocka_unit_test(every_iteration_once), cmocka_unit_test(ten_thousand_jobs),
+        cmocka_unit_test(memory_is_ordered),    cmocka_unit_test(wakes_from_parking),
+        cmocka_unit_test(ends_parked_or_awake), cmocka_unit_test(several_pools_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,9 +22,11 @@ static void dtype_table(void **state) {
         const char *name;
         int64_t elems, bytes;
     } rows[] = {
-        {LLS_F32, "f32", 1, 4},       {LLS_F16, "f16", 1, 2},       {LLS_BF16, "bf16", 1, 2},     {LLS_I8, "i8", 1, 1},         {LLS_U8, "u8", 1, 1},
-        {LLS_I32, "i32", 1, 4},       {LLS_I64, "i64", 1, 8},       {LLS_Q4_0, "q4_0", 32, 18},   {LLS_Q4_1, "q4_1", 32, 20},   {LLS_Q5_0, "q5_0", 32, 22},
-        {LLS_Q5_1, "q5_1", 32, 24},   {LLS_Q8_0, "q8_0", 32, 34},   {LLS_Q4_K, "q4_k", 256, 144}, {LLS_Q5_K, "q5_k", 256, 176}, {LLS_Q6_K, "q6_k", 256, 210},
+        {LLS_F32, "f32", 1, 4},       {LLS_F16, "f16", 1, 2},       {LLS_BF16, "bf16", 1, 2},
+        {LLS_I8, "i8", 1, 1},         {LLS_U8, "u8", 1, 1},         {LLS_I32, "i32", 1, 4},
+        {LLS_I64, "i64", 1, 8},       {LLS_Q4_0, "q4_0", 32, 18},   {LLS_Q4_1, "q4_1", 32, 20},
+        {LLS_Q5_0, "q5_0", 32, 22},   {LLS_Q5_1, "q5_1", 32, 24},   {LLS_Q8_0, "q8_0", 32, 34},
+        {LLS_Q4_K, "q4_k", 256, 144}, {LLS_Q5_K, "q5_k", 256, 176}, {LLS_Q6_K, "q6_k", 256, 210},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_string_equal(lls_dtype_name(rows[i].dtype), rows[i].name);
@@ -70,7 +72,8 @@ static void expect_overlap(const lls_tensor *a, const lls_tensor *b, bool want) 
 
 static void overlap(void **state) {
     (void)state;
-    lls_tensor a = view(0, 2, SHAPE(4, 8), NULL), next = view(32, 2, SHAPE(4, 8), NULL), last = view(31, 1, SHAPE(5), NULL), none = view(3, 2, SHAPE(0, 8), NULL);
+    lls_tensor a = view(0, 2, SHAPE(4, 8), NULL), next = view(32, 2, SHAPE(4, 8), NULL),
+               last = view(31, 1, SHAPE(5), NULL), none = view(3, 2, SHAPE(0, 8), NULL);
     expect_overlap(&a, &a, true);
     expect_overlap(&a, &next, false);
     expect_overlap(&a, &last, true);
@@ -80,7 +83,8 @@ static void overlap(void **state) {
 static void interleaved_slices_do_not_overlap(void **state) {
     (void)state;
     // q, k and v as slices of one row-major [6, 24] buffer: 12, 6 and 6 columns.
-    lls_tensor q = view(0, 2, SHAPE(6, 12), SHAPE(24, 1)), k = view(12, 2, SHAPE(6, 6), SHAPE(24, 1)), v = view(18, 2, SHAPE(6, 6), SHAPE(24, 1));
+    lls_tensor q = view(0, 2, SHAPE(6, 12), SHAPE(24, 1)), k = view(12, 2, SHAPE(6, 6), SHAPE(24, 1)),
+               v = view(18, 2, SHAPE(6, 6), SHAPE(24, 1));
     expect_overlap(&q, &k, false);
     expect_overlap(&k, &v, false);
     expect_overlap(&q, &v, false);
@@ -91,7 +95,8 @@ static void interleaved_slices_do_not_overlap(void **state) {
     lls_tensor heads = view(12, 3, SHAPE(6, 2, 3), SHAPE(24, 3, 1)); // the same slice as k, split into heads
     expect_overlap(&q, &heads, false);
     expect_overlap(&k, &heads, true);
-    lls_tensor even = view(0, 2, SHAPE(3, 24), SHAPE(48, 1)), odd = view(24, 2, SHAPE(3, 24), SHAPE(48, 1)); // every other row
+    lls_tensor even = view(0, 2, SHAPE(3, 24), SHAPE(48, 1)),
+               odd = view(24, 2, SHAPE(3, 24), SHAPE(48, 1)); // every other row
     expect_overlap(&even, &odd, false);
 }
 
@@ -113,8 +118,10 @@ static void self_overlap(void **state) {
         int64_t shape[3], stride[3];
         bool distinct;
     } rows[] = {
-        {{2, 3, 4}, {12, 4, 1}, true},  {{2, 3, 4}, {4, 8, 1}, true},    {{2, 3, 4}, {1, 2, 6}, true},  {{2, 3, 4}, {12, 3, 1}, false}, {{2, 3, 4}, {0, 4, 1}, false},
-        {{2, 3, 4}, {12, 4, 0}, false}, {{1, 3, 4}, {0, 4, 1}, true},    {{2, 1, 4}, {3, 9, 1}, false}, {{0, 3, 4}, {0, 0, 0}, true},   {{2, 3, 4}, {11, 4, 1}, false},
+        {{2, 3, 4}, {12, 4, 1}, true},  {{2, 3, 4}, {4, 8, 1}, true},  {{2, 3, 4}, {1, 2, 6}, true},
+        {{2, 3, 4}, {12, 3, 1}, false}, {{2, 3, 4}, {0, 4, 1}, false}, {{2, 3, 4}, {12, 4, 0}, false},
+        {{1, 3, 4}, {0, 4, 1}, true},   {{2, 1, 4}, {3, 9, 1}, false}, {{0, 3, 4}, {0, 0, 0}, true},
+        {{2, 3, 4}, {11, 4, 1}, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         lls_tensor t = view(0, 3, rows[i].shape, rows[i].stride);
@@ -168,7 +175,7 @@ static void check_tensor(void **state) {
     lls_ctx *ctx = *state;
     lls_tensor good = view(0, 2, SHAPE(2, 3), NULL), bad;
     assert_int_equal(lls__check_tensor(ctx, "op", "x", &good, 1, 3, LLS__FLOATS), LLS_OK);
-#define EXPECT(status, message)                                                              \
+#define EXPECT(status, message)                                                           \
     assert_int_equal(lls__check_tensor(ctx, "op", "x", &bad, 1, 3, LLS__FLOATS), status); \
     assert_last_error(message)
     bad = good, bad.dtype = LLS_I32;
@@ -216,7 +223,8 @@ static void check_tensor(void **state) {
 
 static void relations_between_tensors(void **state) {
     lls_ctx *ctx = *state;
-    lls_tensor a = view(0, 2, SHAPE(4, 8), NULL), b = view(8, 2, SHAPE(4, 8), NULL), strided = view(0, 2, SHAPE(4, 8), SHAPE(16, 2)), vector = view(0, 1, SHAPE(8), NULL);
+    lls_tensor a = view(0, 2, SHAPE(4, 8), NULL), b = view(8, 2, SHAPE(4, 8), NULL),
+               strided = view(0, 2, SHAPE(4, 8), SHAPE(16, 2)), vector = view(0, 1, SHAPE(8), NULL);
     assert_int_equal(lls__check_in_place_or_disjoint("op", "out", &a, "x", &a), LLS_OK);
     assert_int_equal(lls__check_in_place_or_disjoint("op", "out", &a, "x", &b), LLS_ERR_ALIAS);
     assert_int_equal(lls__check_disjoint("op", "out", &a, "x", &a), LLS_ERR_ALIAS);

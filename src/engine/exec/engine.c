@@ -19,9 +19,9 @@ struct lls_engine {
     lls__scheduler scheduler;
     lls_engine_options options; // with defaults filled in
     int64_t next_id;
-    int32_t *step_ids;          // [max_sequences] what the last step sampled
+    int32_t *step_ids; // [max_sequences] what the last step sampled
     float *step_probs;
-    int64_t *row_owner;         // [max_sequences] request id of each logits row
+    int64_t *row_owner; // [max_sequences] request id of each logits row
     int32_t num_rows;
     lls_engine_stats stats;
 };
@@ -36,7 +36,8 @@ static double now(void) {
 
 static lls_status check_range(const char *name, int64_t value, int64_t min, int64_t max) {
     if (value >= min && value <= max) return LLS_OK;
-    return lls__fail(LLS_ERR_ARGUMENT, "engine_create: %s is %lld, must be %lld to %lld", name, (long long)value, (long long)min, (long long)max);
+    return lls__fail(LLS_ERR_ARGUMENT, "engine_create: %s is %lld, must be %lld to %lld", name, (long long)value,
+                     (long long)min, (long long)max);
 }
 
 static lls_status complete_options(const lls_model *model, lls_engine_options *o) {
@@ -47,13 +48,17 @@ static lls_status complete_options(const lls_model *model, lls_engine_options *o
     if (o->kv_dtype == 0) o->kv_dtype = LLS_F16;
     if (o->page_size == 0) o->page_size = DEFAULT_PAGE;
     if (o->chunk_tokens == 0) o->chunk_tokens = DEFAULT_CHUNK;
-    if (o->kv_tokens == 0) o->kv_tokens = (int64_t)o->max_sequences * ((o->context_length + o->page_size - 1) / o->page_size * o->page_size);
+    if (o->kv_tokens == 0)
+        o->kv_tokens = (int64_t)o->max_sequences *
+                       ((o->context_length + o->page_size - 1) / o->page_size * o->page_size);
     LLS_TRY(check_range("context_length", o->context_length, 1, model_context));
     LLS_TRY(check_range("max_sequences", o->max_sequences, 1, 4096));
     LLS_TRY(check_range("page_size", o->page_size, 1, 4096));
     LLS_TRY(check_range("chunk_tokens", o->chunk_tokens, 1, 65536));
     LLS_TRY(check_range("kv_tokens", o->kv_tokens, o->page_size, (int64_t)INT32_MAX));
-    if (!lls__is_float(o->kv_dtype)) return lls__fail(LLS_ERR_ARGUMENT, "engine_create: kv_dtype is %s, must be f32, f16 or bf16", lls_dtype_name(o->kv_dtype));
+    if (!lls__is_float(o->kv_dtype))
+        return lls__fail(LLS_ERR_ARGUMENT, "engine_create: kv_dtype is %s, must be f32, f16 or bf16",
+                         lls_dtype_name(o->kv_dtype));
     return LLS_OK;
 }
 
@@ -66,7 +71,8 @@ static lls_status create_parts(lls_engine *e) {
     e->step_ids = calloc(n, sizeof *e->step_ids);
     e->step_probs = calloc(n, sizeof *e->step_probs);
     e->row_owner = calloc(n, sizeof *e->row_owner);
-    if (!e->step_ids || !e->step_probs || !e->row_owner) return lls__fail(LLS_ERR_MEMORY, "engine_create: out of memory for %zu sequences", n);
+    if (!e->step_ids || !e->step_probs || !e->row_owner)
+        return lls__fail(LLS_ERR_MEMORY, "engine_create: out of memory for %zu sequences", n);
     LLS_TRY(lls_ctx_create(&ctx_options, &e->ctx));
     LLS_TRY(lls__weights_load(e->model, e->ctx, &e->weights));
     lls__forward_limits limits = {
@@ -128,7 +134,8 @@ static lls_status check_sampling(const lls_sampling *s) {
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         if (!(ranges[i].value >= ranges[i].min && ranges[i].value <= ranges[i].max)) {
-            return lls__fail(LLS_ERR_ARGUMENT, "request: sampling.%s is %g, must be %g to %g", ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max);
+            return lls__fail(LLS_ERR_ARGUMENT, "request: sampling.%s is %g, must be %g to %g", ranges[i].name,
+                             ranges[i].value, ranges[i].min, ranges[i].max);
         }
     }
     return LLS_OK;
@@ -136,18 +143,23 @@ static lls_status check_sampling(const lls_sampling *s) {
 
 static lls_status check_request(const lls_engine *e, const lls_request *r) {
     if ((!r->prompt && r->prompt_tokens) || (!r->stop_tokens && r->num_stop_tokens)) {
-        return lls__fail(LLS_ERR_ARGUMENT, "request: %s is NULL", !r->prompt && r->prompt_tokens ? "prompt" : "stop_tokens");
+        return lls__fail(LLS_ERR_ARGUMENT, "request: %s is NULL",
+                         !r->prompt && r->prompt_tokens ? "prompt" : "stop_tokens");
     }
     if (r->prompt_tokens == 0 && lls__tokenizer_bos(e->model->tokenizer) == LLS__VOCAB_NONE) {
-        return lls__fail(LLS_ERR_ARGUMENT, "request: the prompt has 0 tokens and the model has no begin-of-text token to start from");
+        return lls__fail(LLS_ERR_ARGUMENT,
+                         "request: the prompt has 0 tokens and the model has no begin-of-text token to start from");
     }
     if (r->prompt_tokens > (size_t)e->options.context_length) {
-        return lls__fail(LLS_ERR_CONTEXT_FULL, "request: the prompt has %zu tokens, the context holds %d", r->prompt_tokens, e->options.context_length);
+        return lls__fail(LLS_ERR_CONTEXT_FULL, "request: the prompt has %zu tokens, the context holds %d",
+                         r->prompt_tokens, e->options.context_length);
     }
-    if (r->max_new_tokens < -1) return lls__fail(LLS_ERR_ARGUMENT, "request: max_new_tokens is %d, must be -1 or more", r->max_new_tokens);
+    if (r->max_new_tokens < -1)
+        return lls__fail(LLS_ERR_ARGUMENT, "request: max_new_tokens is %d, must be -1 or more", r->max_new_tokens);
     for (size_t i = 0; i < r->prompt_tokens; i++) {
         if (r->prompt[i] < 0 || r->prompt[i] >= e->model->config.vocab_size) {
-            return lls__fail(LLS_ERR_ARGUMENT, "request: prompt[%zu] is %d, must be 0 to %d", i, r->prompt[i], e->model->config.vocab_size - 1);
+            return lls__fail(LLS_ERR_ARGUMENT, "request: prompt[%zu] is %d, must be 0 to %d", i, r->prompt[i],
+                             e->model->config.vocab_size - 1);
         }
     }
     return check_sampling(&r->sampling);
@@ -180,9 +192,12 @@ lls_status lls_engine_add(lls_engine *e, const lls_request *request, int64_t *id
     LLS_TRY(lls__copy_args("engine_add", &r, sizeof r, request));
     LLS_TRY(check_request(e, &r));
     lls__sequence *s = new_sequence(e, &r);
-    if (!s) return lls__fail(LLS_ERR_MEMORY, "engine_add: out of memory for a sequence of %d tokens", e->options.context_length);
+    if (!s)
+        return lls__fail(LLS_ERR_MEMORY, "engine_add: out of memory for a sequence of %d tokens",
+                         e->options.context_length);
     s->id = e->next_id;
-    // What has nothing to sample ends in the first step: after the prompt was computed (max_new_tokens 0), or at once (context full).
+    // What has nothing to sample ends in the first step: after the prompt was computed (max_new_tokens 0), or at once
+    // (context full).
     if (s->max_new_tokens != 0 && s->num_tokens == e->options.context_length) s->finish = LLS_FINISH_CONTEXT_FULL;
     lls_status status = lls__scheduler_add(&e->scheduler, s);
     if (status) {
@@ -237,7 +252,8 @@ static void add_row(lls_engine *e, lls__batch *b, const lls__sequence *s) {
 
 static void add_sequence(lls_engine *e, lls__batch *b, const lls__schedule_entry *entry) {
     const lls__sequence *s = entry->sequence;
-    int32_t page_size = e->options.page_size, max_pages = lls__forward_max_pages(e->forward), index = b->num_sequences++;
+    int32_t page_size = e->options.page_size, max_pages = lls__forward_max_pages(e->forward),
+            index = b->num_sequences++;
     for (int32_t i = 0; i < entry->num_tokens; i++) {
         int32_t position = s->cached + i, t = b->num_tokens++;
         b->ids[t] = s->tokens[position];
@@ -290,7 +306,8 @@ typedef struct event_list {
     size_t capacity, count;
 } event_list;
 
-// Reports what ended without a token of its own (cancelled, context full, a prompt that asked for no token), and forgets all that ended.
+// Reports what ended without a token of its own (cancelled, context full, a prompt that asked for no token), and
+// forgets all that ended.
 static void retire(lls_engine *e, event_list *list) {
     for (size_t i = 0; i < e->scheduler.num_queued;) {
         lls__sequence *s = e->scheduler.queue[i];
@@ -317,9 +334,11 @@ static void count_time(lls_engine *e, double seconds) {
 }
 
 lls_status lls_engine_step(lls_engine *e, lls_event *events, size_t capacity, size_t *count, size_t *active) {
-    if (!e || !events || !count) return lls__fail(LLS_ERR_ARGUMENT, "engine_step: %s is NULL", !e ? "engine" : !events ? "events" : "count");
+    if (!e || !events || !count)
+        return lls__fail(LLS_ERR_ARGUMENT, "engine_step: %s is NULL", !e ? "engine" : !events ? "events" : "count");
     size_t most = lls__engine_event_capacity(e);
-    if (capacity < most) return lls__fail(LLS_ERR_ARGUMENT, "engine_step: capacity is %zu, must be at least %zu", capacity, most);
+    if (capacity < most)
+        return lls__fail(LLS_ERR_ARGUMENT, "engine_step: capacity is %zu, must be at least %zu", capacity, most);
     event_list list = {events, capacity, 0};
     lls__scheduler_plan(&e->scheduler);
     e->num_rows = 0;

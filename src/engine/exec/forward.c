@@ -17,24 +17,24 @@ struct lls__forward {
     lls__forward_limits limits;
     int32_t max_pages;
 
-    lls__batch batch;         // host arrays, slices of `stage`
-    char *stage;              // one host block, so that CUDA needs one upload a step
-    char *device_stage;       // its image on the device; the same block on the CPU
+    lls__batch batch;   // host arrays, slices of `stage`
+    char *stage;        // one host block, so that CUDA needs one upload a step
+    char *device_stage; // its image on the device; the same block on the CPU
     size_t stage_bytes, history_offset;
 
     // fp32 activations on the device, T = max_tokens rows (R = max_sequences for the last three)
-    float *x;                 // [T, hidden] residual stream
-    float *h;                 // [T, hidden] normalised
-    float *qkv;               // [T, qkv rows]
-    float *attn;              // [T, num_heads * head_dim]
-    float *y;                 // [T, hidden] what a block adds to the stream
-    float *gate_up;           // [T, 2 ffn]
-    float *row_x, *row_y;     // [R, hidden] rows that get logits
-    float *logits;            // [R, vocab]
-    char *kv;                 // [num_layers, 2, num_pages, num_kv_heads, page_size, head_dim] kv_dtype
-    int32_t *out_ids;         // [R]
-    float *out_probs;         // [R]
-    float *host_logits;       // [vocab], CUDA only
+    float *x;             // [T, hidden] residual stream
+    float *h;             // [T, hidden] normalised
+    float *qkv;           // [T, qkv rows]
+    float *attn;          // [T, num_heads * head_dim]
+    float *y;             // [T, hidden] what a block adds to the stream
+    float *gate_up;       // [T, 2 ffn]
+    float *row_x, *row_y; // [R, hidden] rows that get logits
+    float *logits;        // [R, vocab]
+    char *kv;             // [num_layers, 2, num_pages, num_kv_heads, page_size, head_dim] kv_dtype
+    int32_t *out_ids;     // [R]
+    float *out_probs;     // [R]
+    float *host_logits;   // [vocab], CUDA only
     void *owned[16];
     int num_owned;
 };
@@ -53,7 +53,8 @@ static lls_status floats(lls__forward *f, int64_t n, float **out) {
     return device_block(f, (size_t)n * sizeof(float), out);
 }
 
-// Walks the stage twice: with base NULL to size it, then to hand out the arrays. History, which few steps need, comes last.
+// Walks the stage twice: with base NULL to size it, then to hand out the arrays. History, which few steps need, comes
+// last.
 static size_t lay_out_stage(lls__forward *f, char *base) {
     size_t at = 0, t = (size_t)f->limits.max_tokens, b = (size_t)f->limits.max_sequences;
     lls__batch *batch = &f->batch;
@@ -61,10 +62,22 @@ static size_t lay_out_stage(lls__forward *f, char *base) {
         void *field; // address of a pointer in the batch
         size_t bytes;
     } arrays[] = {
-        {&batch->slots, t * 8},        {&batch->seed, b * 8},         {&batch->step, b * 8},     {&batch->ids, t * 4},      {&batch->positions, t * 4},
-        {&batch->cu_seqlens, (b + 1) * 4}, {&batch->kv_lens, b * 4},  {&batch->rows, b * 4},     {&batch->temperature, b * 4}, {&batch->top_p, b * 4},
-        {&batch->min_p, b * 4},        {&batch->penalty, b * 4},      {&batch->top_k, b * 4},    {&batch->history_lens, b * 4},
-        {&batch->page_table, b * (size_t)f->max_pages * 4},           {&batch->history, b * (size_t)f->limits.context_length * 4},
+        {&batch->slots, t * 8},
+        {&batch->seed, b * 8},
+        {&batch->step, b * 8},
+        {&batch->ids, t * 4},
+        {&batch->positions, t * 4},
+        {&batch->cu_seqlens, (b + 1) * 4},
+        {&batch->kv_lens, b * 4},
+        {&batch->rows, b * 4},
+        {&batch->temperature, b * 4},
+        {&batch->top_p, b * 4},
+        {&batch->min_p, b * 4},
+        {&batch->penalty, b * 4},
+        {&batch->top_k, b * 4},
+        {&batch->history_lens, b * 4},
+        {&batch->page_table, b * (size_t)f->max_pages * 4},
+        {&batch->history, b * (size_t)f->limits.context_length * 4},
     };
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         char *array = base ? base + at : NULL;
@@ -78,21 +91,25 @@ static size_t lay_out_stage(lls__forward *f, char *base) {
 static lls_status create_stage(lls__forward *f) {
     f->stage_bytes = lay_out_stage(f, NULL);
     f->stage = aligned_alloc(STAGE_ALIGN, f->stage_bytes);
-    if (!f->stage) return lls__fail(LLS_ERR_MEMORY, "engine: out of memory for %zu bytes of step inputs", f->stage_bytes);
+    if (!f->stage)
+        return lls__fail(LLS_ERR_MEMORY, "engine: out of memory for %zu bytes of step inputs", f->stage_bytes);
     lay_out_stage(f, f->stage);
     f->device_stage = f->stage;
     return f->device.type == LLS_CPU ? LLS_OK : device_block(f, f->stage_bytes, &f->device_stage);
 }
 
 int64_t lls__forward_kv_bytes(const lls__forward *f) {
-    return 2ll * f->c->num_layers * f->limits.num_pages * f->limits.page_size * f->c->num_kv_heads * f->c->head_dim * lls__elem_size(f->limits.kv_dtype);
+    return 2ll * f->c->num_layers * f->limits.num_pages * f->limits.page_size * f->c->num_kv_heads * f->c->head_dim *
+           lls__elem_size(f->limits.kv_dtype);
 }
 
-lls_status lls__forward_create(const lls_model *model, const lls__weights *weights, lls_ctx *ctx, const lls__forward_limits *limits, lls__forward **out) {
+lls_status lls__forward_create(const lls_model *model, const lls__weights *weights, lls_ctx *ctx,
+                               const lls__forward_limits *limits, lls__forward **out) {
     lls__forward *f = calloc(1, sizeof *f);
     if (!f) return lls__fail(LLS_ERR_MEMORY, "engine: out of memory");
     const lls__model_config *c = &model->config;
-    f->model = model, f->c = c, f->weights = weights, f->ctx = ctx, f->device = lls_ctx_device(ctx), f->limits = *limits;
+    f->model = model, f->c = c, f->weights = weights, f->ctx = ctx, f->device = lls_ctx_device(ctx),
+    f->limits = *limits;
     f->max_pages = (limits->context_length + limits->page_size - 1) / limits->page_size;
     int64_t t = limits->max_tokens, r = limits->max_sequences, heads = c->num_heads + 2ll * c->num_kv_heads;
     lls_status status = create_stage(f);
@@ -108,7 +125,8 @@ lls_status lls__forward_create(const lls_model *model, const lls__weights *weigh
     if (!status) status = device_block(f, (size_t)lls__forward_kv_bytes(f), &f->kv);
     if (!status) status = device_block(f, (size_t)r * 4, &f->out_ids);
     if (!status) status = device_block(f, (size_t)r * 4, &f->out_probs);
-    if (!status && f->device.type == LLS_CUDA && !(f->host_logits = malloc((size_t)c->vocab_size * 4))) status = lls__fail(LLS_ERR_MEMORY, "engine: out of memory");
+    if (!status && f->device.type == LLS_CUDA && !(f->host_logits = malloc((size_t)c->vocab_size * 4)))
+        status = lls__fail(LLS_ERR_MEMORY, "engine: out of memory");
     if (status) {
         lls__forward_destroy(f);
         return status;
@@ -163,7 +181,8 @@ static lls_tensor cache_view(const lls__forward *f, int32_t layer, int which) {
     int64_t kv_heads = f->c->num_kv_heads, d = f->c->head_dim, page = f->limits.page_size;
     int64_t elements = f->limits.num_pages * page * kv_heads * d;
     char *data = f->kv + (2ll * layer + which) * elements * lls__elem_size(f->limits.kv_dtype);
-    lls_tensor t = lls_tensor_make(data, f->limits.kv_dtype, f->device, 4, (int64_t[]){f->limits.num_pages, page, kv_heads, d});
+    lls_tensor t =
+        lls_tensor_make(data, f->limits.kv_dtype, f->device, 4, (int64_t[]){f->limits.num_pages, page, kv_heads, d});
     t.stride[1] = d;
     t.stride[2] = page * d;
     return t;
@@ -175,7 +194,8 @@ static lls_status project(lls__forward *f, const lls_tensor *x, const lls__proje
     for (int32_t i = 0; i < p->num_parts; i++) {
         int64_t n = p->parts[i].shape[0], first = p->first_row[i];
         lls_tensor y = matrix(f, out + first, rows, n, p->rows);
-        lls_tensor bias = lls_tensor_make((void *)(uintptr_t)(p->bias ? p->bias + first : NULL), LLS_F32, f->device, 1, &n);
+        lls_tensor bias =
+            lls_tensor_make((void *)(uintptr_t)(p->bias ? p->bias + first : NULL), LLS_F32, f->device, 1, &n);
         lls_linear_args args = LLS_LINEAR_ARGS_INIT;
         args.x = x, args.weight = &p->parts[i], args.out = &y;
         args.bias = p->bias ? &bias : NULL;
@@ -186,7 +206,8 @@ static lls_status project(lls__forward *f, const lls_tensor *x, const lls__proje
 }
 
 // stream += added (when given), out = rmsnorm(stream) * weight
-static lls_status add_norm(lls__forward *f, const lls_tensor *stream, const lls_tensor *added, const lls_tensor *weight, const lls_tensor *out) {
+static lls_status add_norm(lls__forward *f, const lls_tensor *stream, const lls_tensor *added, const lls_tensor *weight,
+                           const lls_tensor *out) {
     lls_rmsnorm_args args = LLS_RMSNORM_ARGS_INIT;
     args.x = added ? added : stream;
     args.residual = args.residual_out = added ? stream : NULL;
@@ -209,14 +230,16 @@ static lls_status attend(lls__forward *f, int32_t layer, const lls_tensor *q, co
     lls_tensor lens = input(f, LLS_I32, b->kv_lens, 1, (int64_t[]){b->num_sequences});
     lls_tensor cu = input(f, LLS_I32, b->cu_seqlens, 1, (int64_t[]){b->num_sequences + 1});
     lls_attn_decode_args args = LLS_ATTN_DECODE_ARGS_INIT;
-    args.q = q, args.k_cache = &k_cache, args.v_cache = &v_cache, args.page_table = &table, args.kv_lens = &lens, args.out = out;
+    args.q = q, args.k_cache = &k_cache, args.v_cache = &v_cache, args.page_table = &table, args.kv_lens = &lens,
+    args.out = out;
     args.cu_seqlens_q = &cu, args.max_q_len = b->max_q_len;
     args.mask.causal = true, args.mask.window_left = f->c->window_left;
     return lls_attn_decode(f->ctx, &args, NULL);
 }
 
 // h -> y: attention of one layer over the cache, the new tokens' keys and values written to it first.
-static lls_status attention_block(lls__forward *f, int32_t index, const lls__layer *layer, const lls_tensor *h, int64_t tokens) {
+static lls_status attention_block(lls__forward *f, int32_t index, const lls__layer *layer, const lls_tensor *h,
+                                  int64_t tokens) {
     const lls__batch *b = &f->batch;
     int64_t heads = f->c->num_heads, kv_heads = f->c->num_kv_heads, d = f->c->head_dim, stride = layer->qkv.rows;
     LLS_TRY(project(f, h, &layer->qkv, f->qkv, tokens));
@@ -243,7 +266,8 @@ static lls_status attention_block(lls__forward *f, int32_t index, const lls__lay
 static lls_status ffn_block(lls__forward *f, const lls__layer *layer, const lls_tensor *h, int64_t tokens) {
     int64_t ffn = f->c->ffn;
     LLS_TRY(project(f, h, &layer->gate_up, f->gate_up, tokens));
-    lls_tensor gate = matrix(f, f->gate_up, tokens, ffn, 2 * ffn), up = matrix(f, f->gate_up + ffn, tokens, ffn, 2 * ffn);
+    lls_tensor gate = matrix(f, f->gate_up, tokens, ffn, 2 * ffn),
+               up = matrix(f, f->gate_up + ffn, tokens, ffn, 2 * ffn);
     lls_gated_act_args act = LLS_GATED_ACT_ARGS_INIT;
     act.gate = &gate, act.up = &up, act.out = &gate, act.act = LLS_ACT_SILU;
     LLS_TRY(lls_gated_act(f->ctx, &act, NULL));
@@ -277,12 +301,16 @@ static lls_status sample(lls__forward *f, int32_t *ids, float *probabilities) {
     // The head may have more rows than the tokenizer has tokens: those are padding.
     lls_tensor logits = matrix(f, f->logits, rows, lls__tokenizer_size(f->model->tokenizer), f->c->vocab_size);
     lls_tensor temperature = input(f, LLS_F32, b->temperature, 1, &rows), top_k = input(f, LLS_I32, b->top_k, 1, &rows);
-    lls_tensor top_p = input(f, LLS_F32, b->top_p, 1, &rows), min_p = input(f, LLS_F32, b->min_p, 1, &rows), penalty = input(f, LLS_F32, b->penalty, 1, &rows);
+    lls_tensor top_p = input(f, LLS_F32, b->top_p, 1, &rows), min_p = input(f, LLS_F32, b->min_p, 1, &rows),
+               penalty = input(f, LLS_F32, b->penalty, 1, &rows);
     lls_tensor seed = input(f, LLS_I64, b->seed, 1, &rows), step = input(f, LLS_I64, b->step, 1, &rows);
-    lls_tensor history = input(f, LLS_I32, b->history, 2, history_shape), lens = input(f, LLS_I32, b->history_lens, 1, &rows);
-    lls_tensor out_ids = lls_tensor_make(f->out_ids, LLS_I32, f->device, 1, &rows), out_probs = lls_tensor_make(f->out_probs, LLS_F32, f->device, 1, &rows);
+    lls_tensor history = input(f, LLS_I32, b->history, 2, history_shape),
+               lens = input(f, LLS_I32, b->history_lens, 1, &rows);
+    lls_tensor out_ids = lls_tensor_make(f->out_ids, LLS_I32, f->device, 1, &rows),
+               out_probs = lls_tensor_make(f->out_probs, LLS_F32, f->device, 1, &rows);
     lls_sample_args args = LLS_SAMPLE_ARGS_INIT;
-    args.logits = &logits, args.temperature = &temperature, args.top_k = &top_k, args.top_p = &top_p, args.min_p = &min_p, args.seed = &seed, args.step = &step;
+    args.logits = &logits, args.temperature = &temperature, args.top_k = &top_k, args.top_p = &top_p,
+    args.min_p = &min_p, args.seed = &seed, args.step = &step;
     if (b->use_history) args.repetition_penalty = &penalty, args.history = &history, args.history_lens = &lens;
     args.out_ids = &out_ids, args.out_probs = &out_probs;
     LLS_TRY(lls_sample(f->ctx, &args, NULL));
@@ -294,9 +322,11 @@ lls_status lls__forward_run(lls__forward *f, int32_t *ids, float *probabilities)
     const lls__batch *b = &f->batch;
     int64_t tokens = b->num_tokens, hidden = f->c->hidden;
     if (f->device_stage != f->stage) {
-        LLS_TRY(lls_upload(f->ctx, f->device_stage, f->stage, b->use_history ? f->stage_bytes : f->history_offset, NULL));
+        LLS_TRY(
+            lls_upload(f->ctx, f->device_stage, f->stage, b->use_history ? f->stage_bytes : f->history_offset, NULL));
     }
-    lls_tensor x = matrix(f, f->x, tokens, hidden, hidden), h = matrix(f, f->h, tokens, hidden, hidden), y = matrix(f, f->y, tokens, hidden, hidden);
+    lls_tensor x = matrix(f, f->x, tokens, hidden, hidden), h = matrix(f, f->h, tokens, hidden, hidden),
+               y = matrix(f, f->y, tokens, hidden, hidden);
     lls_tensor token_ids = input(f, LLS_I32, b->ids, 1, &tokens);
     LLS_TRY(gather(f, &f->weights->embed, &token_ids, &x));
     for (int32_t i = 0; i < f->c->num_layers; i++) {

@@ -1,4 +1,5 @@
-/* One forward pass of a ragged batch: every sequence brings one or more new tokens. Calls ops.h like any user, the same on the CPU and on CUDA. */
+/* One forward pass of a ragged batch: every sequence brings one or more new tokens. Calls ops.h like any user, the same
+ * on the CPU and on CUDA. */
 #ifndef LLS_ENGINE_FORWARD_H
 #define LLS_ENGINE_FORWARD_H
 
@@ -9,24 +10,24 @@
 typedef struct lls__batch {
     int32_t num_sequences, num_tokens, num_rows;
     int32_t max_q_len;
-    int32_t *ids;            /* [T] */
-    int32_t *positions;      /* [T] */
-    int64_t *slots;          /* [T] page * page_size + offset */
-    int32_t *cu_seqlens;     /* [B + 1] */
-    int32_t *kv_lens;        /* [B], new tokens included */
-    int32_t *page_table;     /* [B, max_pages] */
-    int32_t *rows;           /* [R] indices into the T tokens */
+    int32_t *ids;        /* [T] */
+    int32_t *positions;  /* [T] */
+    int64_t *slots;      /* [T] page * page_size + offset */
+    int32_t *cu_seqlens; /* [B + 1] */
+    int32_t *kv_lens;    /* [B], new tokens included */
+    int32_t *page_table; /* [B, max_pages] */
+    int32_t *rows;       /* [R] indices into the T tokens */
     /* sampling, one of each a row */
-    float *temperature, *top_p, *min_p, *penalty;      /* [R] */
-    int32_t *top_k;                                    /* [R] */
-    int64_t *seed, *step;                              /* [R] */
-    int32_t *history, *history_lens;                   /* [R, context_length], [R]; read when use_history */
+    float *temperature, *top_p, *min_p, *penalty; /* [R] */
+    int32_t *top_k;                               /* [R] */
+    int64_t *seed, *step;                         /* [R] */
+    int32_t *history, *history_lens;              /* [R, context_length], [R]; read when use_history */
     bool use_history;
 } lls__batch;
 
 typedef struct lls__forward_limits {
-    int32_t max_tokens;      /* T */
-    int32_t max_sequences;   /* B, and R */
+    int32_t max_tokens;    /* T */
+    int32_t max_sequences; /* B, and R */
     int32_t context_length;
     int32_t num_pages, page_size;
     lls_dtype kv_dtype;
@@ -36,7 +37,8 @@ typedef struct lls__forward_limits {
 typedef struct lls__forward lls__forward;
 
 /* The weights must outlive it. */
-lls_status lls__forward_create(const lls_model *model, const lls__weights *weights, lls_ctx *ctx, const lls__forward_limits *limits, lls__forward **out);
+lls_status lls__forward_create(const lls_model *model, const lls__weights *weights, lls_ctx *ctx,
+                               const lls__forward_limits *limits, lls__forward **out);
 void lls__forward_destroy(lls__forward *f);
 
 /* The batch whose arrays the caller fills before lls__forward_run. */

@@ -19,7 +19,8 @@ static bool deliver(stream *s) {
     return go_on;
 }
 
-static lls_status run(lls_engine *engine, int64_t id, lls_event *events, size_t capacity, stream *s, lls_generate_result *result) {
+static lls_status run(lls_engine *engine, int64_t id, lls_event *events, size_t capacity, stream *s,
+                      lls_generate_result *result) {
     while (!result->finish) {
         size_t count;
         LLS_TRY(lls_engine_step(engine, events, capacity, &count, NULL));
@@ -39,7 +40,8 @@ static lls_status run(lls_engine *engine, int64_t id, lls_event *events, size_t 
     return LLS_OK;
 }
 
-lls_status lls_generate(lls_engine *engine, const lls_request *request, lls_text_fn on_text, void *user, lls_generate_result *result) {
+lls_status lls_generate(lls_engine *engine, const lls_request *request, lls_text_fn on_text, void *user,
+                        lls_generate_result *result) {
     int64_t id;
     LLS_TRY(lls_engine_add(engine, request, &id));
     const lls_model *model = lls__engine_model(engine);
@@ -50,8 +52,10 @@ lls_status lls_generate(lls_engine *engine, const lls_request *request, lls_text
         return lls__fail(LLS_ERR_MEMORY, "generate: out of memory");
     }
     stream s = {.on_text = on_text, .user = user};
-    // Behind text, a space that begins the answer is the answer's own; behind a control token a SentencePiece vocabulary put it there.
-    bool continues = request->prompt_tokens && !lls__token_is_control(model->tokenizer, request->prompt[request->prompt_tokens - 1]);
+    // Behind text, a space that begins the answer is the answer's own; behind a control token a SentencePiece
+    // vocabulary put it there.
+    bool continues = request->prompt_tokens &&
+                     !lls__token_is_control(model->tokenizer, request->prompt[request->prompt_tokens - 1]);
     lls__detok_init(&s.detok, model->tokenizer, continues ? LLS__DETOK_CONTINUE : 0);
     lls_generate_result outcome = {.prompt_tokens = (int64_t)(request->prompt_tokens ? request->prompt_tokens : 1)};
     lls_status status = run(engine, id, events, capacity, &s, &outcome);

@@ -6,7 +6,8 @@ lls_status lls__pages_init(lls__pages *pages, int32_t num_pages, int32_t page_si
     *pages = (lls__pages){.num_pages = num_pages, .page_size = page_size, .num_free = num_pages};
     pages->free_list = malloc((size_t)num_pages * sizeof *pages->free_list);
     if (!pages->free_list) return lls__fail(LLS_ERR_MEMORY, "kv: out of memory for a list of %d pages", num_pages);
-    for (int32_t i = 0; i < num_pages; i++) pages->free_list[i] = num_pages - 1 - i; // low pages first: a short run touches little memory
+    for (int32_t i = 0; i < num_pages; i++)
+        pages->free_list[i] = num_pages - 1 - i; // low pages first: a short run touches little memory
     return LLS_OK;
 }
 

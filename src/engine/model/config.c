@@ -83,9 +83,11 @@ static lls_status read_size(const lls__gguf *g, lls__arch arch, const char *suff
     int64_t first = lls__gguf_int_at(kv, 0);
     for (uint64_t i = 1; i < kv->count; i++) {
         if (lls__gguf_int_at(kv, i) != first) {
-            return lls__fail(LLS_ERR_MODEL, "config: %s: key '%s' is %lld in layer 0 and %lld in layer %llu, must be "
-                             "the same in all layers", g->name, key.text, (long long)first,
-                             (long long)lls__gguf_int_at(kv, i), (unsigned long long)i);
+            return lls__fail(LLS_ERR_MODEL,
+                             "config: %s: key '%s' is %lld in layer 0 and %lld in layer %llu, must be "
+                             "the same in all layers",
+                             g->name, key.text, (long long)first, (long long)lls__gguf_int_at(kv, i),
+                             (unsigned long long)i);
         }
     }
     if (first < 1 || first > max) {
@@ -153,7 +155,8 @@ static lls_status refuse_unknown_features(const lls__gguf *g, lls__arch arch) {
     if (shards > 1) {
         return lls__fail(LLS_ERR_MODEL,
                          "config: %s: key 'split.count' is %u: this file is one shard of %u, which must be merged "
-                         "into one file first", g->name, shards, shards);
+                         "into one file first",
+                         g->name, shards, shards);
     }
     return LLS_OK;
 }
@@ -175,8 +178,10 @@ static lls_status read_sizes(const lls__gguf *g, lls__model_config *c) {
 static lls_status read_head_dim(const lls__gguf *g, lls__model_config *c) {
     key_name key = key_of(c->arch, "attention.key_length");
     if (lls__gguf_find(g, key.text) == NULL && c->hidden % c->num_heads != 0) {
-        return lls__fail(LLS_ERR_FORMAT, "config: %s: key '%s' is missing, and embedding_length = %d is not a multiple "
-                         "of attention.head_count = %d", g->name, key.text, c->hidden, c->num_heads);
+        return lls__fail(LLS_ERR_FORMAT,
+                         "config: %s: key '%s' is missing, and embedding_length = %d is not a multiple "
+                         "of attention.head_count = %d",
+                         g->name, key.text, c->hidden, c->num_heads);
     }
     int32_t value_length;
     LLS_TRY(read_size(g, c->arch, "attention.key_length", c->hidden / c->num_heads, MAX_HEAD_DIM, &c->head_dim));
@@ -242,8 +247,9 @@ static lls_status check_embedding(const lls__gguf *g, const lls__model_config *c
     if (t->ndim != 2 || t->shape[1] != c->hidden || t->shape[0] > MAX_VOCAB) {
         return lls__fail(LLS_ERR_FORMAT,
                          "config: %s: tensor '%s' has %d dimensions, sizes %lld x %lld, must be [at most %d, "
-                         "embedding_length = %d]", g->name, t->name, t->ndim, (long long)t->shape[0],
-                         (long long)t->shape[1], MAX_VOCAB, c->hidden);
+                         "embedding_length = %d]",
+                         g->name, t->name, t->ndim, (long long)t->shape[0], (long long)t->shape[1], MAX_VOCAB,
+                         c->hidden);
     }
     return LLS_OK;
 }
@@ -269,8 +275,10 @@ static lls_status read_vocab(const lls__gguf *g, lls__model_config *c) {
     const lls__gguf_kv *tokens;
     LLS_TRY(lls__gguf_array(g, "tokenizer.ggml.tokens", LLS__GGUF_KIND_STRING, &tokens));
     if (tokens != NULL && tokens->count > (uint64_t)c->vocab_size) {
-        return lls__fail(LLS_ERR_FORMAT, "config: %s: tokenizer.ggml.tokens has %llu tokens, token_embd.weight only %d "
-                         "rows", g->name, (unsigned long long)tokens->count, c->vocab_size);
+        return lls__fail(LLS_ERR_FORMAT,
+                         "config: %s: tokenizer.ggml.tokens has %llu tokens, token_embd.weight only %d "
+                         "rows",
+                         g->name, (unsigned long long)tokens->count, c->vocab_size);
     }
     LLS_TRY(read_i32(g, "tokenizer.ggml.bos_token_id", -1, -1, c->vocab_size - 1, &c->bos_id));
     return read_i32(g, "tokenizer.ggml.eos_token_id", -1, -1, c->vocab_size - 1, &c->eos_id);

@@ -24,14 +24,14 @@ static const struct {
     const char *name;
     lls_dtype dtype;
 } tensor_types[] = {
-    [0] = {"F32", LLS_F32},    [1] = {"F16", LLS_F16},    [2] = {"Q4_0", LLS_Q4_0},  [3] = {"Q4_1", LLS_Q4_1},
-    [6] = {"Q5_0", LLS_Q5_0},  [7] = {"Q5_1", LLS_Q5_1},  [8] = {"Q8_0", LLS_Q8_0},  [9] = {"Q8_1", 0},
-    [10] = {"Q2_K", 0},        [11] = {"Q3_K", 0},        [12] = {"Q4_K", LLS_Q4_K}, [13] = {"Q5_K", LLS_Q5_K},
-    [14] = {"Q6_K", LLS_Q6_K}, [15] = {"Q8_K", 0},        [16] = {"IQ2_XXS", 0},     [17] = {"IQ2_XS", 0},
-    [18] = {"IQ3_XXS", 0},     [19] = {"IQ1_S", 0},       [20] = {"IQ4_NL", 0},      [21] = {"IQ3_S", 0},
-    [22] = {"IQ2_S", 0},       [23] = {"IQ4_XS", 0},      [24] = {"I8", 0},          [25] = {"I16", 0},
-    [26] = {"I32", 0},         [27] = {"I64", 0},         [28] = {"F64", 0},         [29] = {"IQ1_M", 0},
-    [30] = {"BF16", LLS_BF16}, [34] = {"TQ1_0", 0},       [35] = {"TQ2_0", 0},       [39] = {"MXFP4", 0},
+    [0] = {"F32", LLS_F32},    [1] = {"F16", LLS_F16},   [2] = {"Q4_0", LLS_Q4_0},  [3] = {"Q4_1", LLS_Q4_1},
+    [6] = {"Q5_0", LLS_Q5_0},  [7] = {"Q5_1", LLS_Q5_1}, [8] = {"Q8_0", LLS_Q8_0},  [9] = {"Q8_1", 0},
+    [10] = {"Q2_K", 0},        [11] = {"Q3_K", 0},       [12] = {"Q4_K", LLS_Q4_K}, [13] = {"Q5_K", LLS_Q5_K},
+    [14] = {"Q6_K", LLS_Q6_K}, [15] = {"Q8_K", 0},       [16] = {"IQ2_XXS", 0},     [17] = {"IQ2_XS", 0},
+    [18] = {"IQ3_XXS", 0},     [19] = {"IQ1_S", 0},      [20] = {"IQ4_NL", 0},      [21] = {"IQ3_S", 0},
+    [22] = {"IQ2_S", 0},       [23] = {"IQ4_XS", 0},     [24] = {"I8", 0},          [25] = {"I16", 0},
+    [26] = {"I32", 0},         [27] = {"I64", 0},        [28] = {"F64", 0},         [29] = {"IQ1_M", 0},
+    [30] = {"BF16", LLS_BF16}, [34] = {"TQ1_0", 0},      [35] = {"TQ2_0", 0},       [39] = {"MXFP4", 0},
 };
 enum { NUM_TENSOR_TYPES = sizeof tensor_types / sizeof tensor_types[0] };
 
@@ -197,8 +197,8 @@ static lls_status read_shape(reader *r, lls__gguf_tensor *t) {
     uint32_t ndim;
     LLS_TRY(read_u32(r, "number of dimensions", &ndim));
     if (ndim < 1 || ndim > LLS__GGUF_MAX_DIMS) {
-        return lls__fail(LLS_ERR_FORMAT, "gguf: %s: tensor '%s' has %u dimensions, must have 1 to %d", r->file,
-                         t->name, ndim, LLS__GGUF_MAX_DIMS);
+        return lls__fail(LLS_ERR_FORMAT, "gguf: %s: tensor '%s' has %u dimensions, must have 1 to %d", r->file, t->name,
+                         ndim, LLS__GGUF_MAX_DIMS);
     }
     t->ndim = (int32_t)ndim;
     for (int i = t->ndim - 1; i >= 0; i--) {

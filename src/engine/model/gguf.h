@@ -49,7 +49,7 @@ size_t lls__gguf_type_bytes(lls__gguf_type type);
 /* A key with one value (count 1, is_array false) or an array of `count` elements of `type`. An array of arrays has
  * type LLS__GGUF_ARRAY: its elements were checked but cannot be read one by one. */
 typedef struct lls__gguf_kv {
-    lls__gguf_str key;     /* 1 to 65535 bytes, none of them a control character */
+    lls__gguf_str key; /* 1 to 65535 bytes, none of them a control character */
     lls__gguf_type type;
     bool is_array;
     uint64_t count;
@@ -66,7 +66,7 @@ typedef struct lls__gguf_tensor {
     int64_t shape[LLS__GGUF_MAX_DIMS]; /* outermost first, as in lls_tensor; the file has them reversed. All >= 1. */
     const void *data;                  /* aligned to general.alignment, which is at least 8 */
     size_t nbytes;
-    uint64_t offset;                   /* of data, from the start of the data section */
+    uint64_t offset; /* of data, from the start of the data section */
 } lls__gguf_tensor;
 
 /* Read the fields freely; change none. */

@@ -8,10 +8,10 @@ static const struct {
     const char *name;
     size_t bytes; // 0: of variable size
 } value_types[] = {
-    [LLS__GGUF_U8] = {"u8", 1},         [LLS__GGUF_I8] = {"i8", 1},       [LLS__GGUF_U16] = {"u16", 2},
-    [LLS__GGUF_I16] = {"i16", 2},       [LLS__GGUF_U32] = {"u32", 4},     [LLS__GGUF_I32] = {"i32", 4},
-    [LLS__GGUF_F32] = {"f32", 4},       [LLS__GGUF_BOOL] = {"bool", 1},   [LLS__GGUF_STRING] = {"string", 0},
-    [LLS__GGUF_ARRAY] = {"array", 0},   [LLS__GGUF_U64] = {"u64", 8},     [LLS__GGUF_I64] = {"i64", 8},
+    [LLS__GGUF_U8] = {"u8", 1},       [LLS__GGUF_I8] = {"i8", 1},     [LLS__GGUF_U16] = {"u16", 2},
+    [LLS__GGUF_I16] = {"i16", 2},     [LLS__GGUF_U32] = {"u32", 4},   [LLS__GGUF_I32] = {"i32", 4},
+    [LLS__GGUF_F32] = {"f32", 4},     [LLS__GGUF_BOOL] = {"bool", 1}, [LLS__GGUF_STRING] = {"string", 0},
+    [LLS__GGUF_ARRAY] = {"array", 0}, [LLS__GGUF_U64] = {"u64", 8},   [LLS__GGUF_I64] = {"i64", 8},
     [LLS__GGUF_F64] = {"f64", 8},
 };
 enum { NUM_VALUE_TYPES = sizeof value_types / sizeof value_types[0] };

@@ -25,8 +25,8 @@ static lls_status load_tokenizer(lls_model *model) {
     free(storage);
     if (status) return status;
     if (lls__tokenizer_size(model->tokenizer) > model->config.vocab_size) {
-        return lls__fail(LLS_ERR_FORMAT, "%s: tokenizer.ggml.tokens has %d tokens, token_embd.weight has only %d rows", model->gguf->name,
-                         lls__tokenizer_size(model->tokenizer), model->config.vocab_size);
+        return lls__fail(LLS_ERR_FORMAT, "%s: tokenizer.ggml.tokens has %d tokens, token_embd.weight has only %d rows",
+                         model->gguf->name, lls__tokenizer_size(model->tokenizer), model->config.vocab_size);
     }
     return LLS_OK;
 }
@@ -39,8 +39,9 @@ static lls_status load_chat(lls_model *model) {
     const char *reason = "the file has no tokenizer.chat_template";
     if (text.data) {
         lls__str chat_template = {text.data, text.size};
-        lls_status status = lls__chat_create(chat_template, spelling(model->tokenizer, lls__tokenizer_bos(model->tokenizer)),
-                                             spelling(model->tokenizer, lls__tokenizer_eos(model->tokenizer)), &model->chat);
+        lls_status status =
+            lls__chat_create(chat_template, spelling(model->tokenizer, lls__tokenizer_bos(model->tokenizer)),
+                             spelling(model->tokenizer, lls__tokenizer_eos(model->tokenizer)), &model->chat);
         if (status == LLS_ERR_MEMORY) return status;
         reason = status ? lls_last_error() : NULL;
     }
@@ -67,7 +68,8 @@ lls_status lls_model_load(const char *path, const lls_model_options *options, ll
     if (!status) status = lls__gguf_string(model->gguf, "general.name", &name);
     if (!status) status = load_tokenizer(model);
     if (!status) status = load_chat(model);
-    if (!status && !(model->name = copy_string(name.data, name.size))) status = lls__fail(LLS_ERR_MEMORY, "model_load: out of memory");
+    if (!status && !(model->name = copy_string(name.data, name.size)))
+        status = lls__fail(LLS_ERR_MEMORY, "model_load: out of memory");
     if (status) {
         lls_model_free(model);
         return status;
@@ -118,7 +120,8 @@ lls_model_info lls_model_describe(const lls_model *model) {
 }
 
 bool lls__model_is_stop(const lls_model *model, int32_t id) {
-    return id >= 0 && (id == lls__tokenizer_eos(model->tokenizer) || id == lls__tokenizer_eot(model->tokenizer) || id == model->turn_end_id);
+    return id >= 0 && (id == lls__tokenizer_eos(model->tokenizer) || id == lls__tokenizer_eot(model->tokenizer) ||
+                       id == model->turn_end_id);
 }
 
 // The two-call protocol of the public functions: as many ids as fit, and the full count.
@@ -128,10 +131,14 @@ static void hand_out(const lls__ids *from, int32_t *ids, size_t capacity, size_t
     *count = from->size;
 }
 
-lls_status lls_tokenize(const lls_model *model, const char *text, size_t text_bytes, const lls_tokenize_options *options, int32_t *ids, size_t capacity,
-                        size_t *count) {
+lls_status lls_tokenize(const lls_model *model, const char *text, size_t text_bytes,
+                        const lls_tokenize_options *options, int32_t *ids, size_t capacity, size_t *count) {
     if (!model || (!text && text_bytes) || (!ids && capacity) || !count) {
-        return lls__fail(LLS_ERR_ARGUMENT, "tokenize: %s is NULL", !model ? "model" : !count ? "count" : !text && text_bytes ? "text" : "ids");
+        return lls__fail(LLS_ERR_ARGUMENT, "tokenize: %s is NULL",
+                         !model                ? "model"
+                         : !count              ? "count"
+                         : !text && text_bytes ? "text"
+                                               : "ids");
     }
     lls_tokenize_options opt = LLS_TOKENIZE_OPTIONS_INIT;
     if (options) LLS_TRY(lls__copy_args("tokenize", &opt, sizeof opt, options));
@@ -148,9 +155,14 @@ const char *lls_token_bytes(const lls_model *model, int32_t id, size_t *bytes) {
     return text.data;
 }
 
-lls_status lls_chat_tokenize(const lls_model *model, const lls_chat_message *messages, size_t num_messages, int32_t *ids, size_t capacity, size_t *count) {
+lls_status lls_chat_tokenize(const lls_model *model, const lls_chat_message *messages, size_t num_messages,
+                             int32_t *ids, size_t capacity, size_t *count) {
     if (!model || (!messages && num_messages) || (!ids && capacity) || !count) {
-        return lls__fail(LLS_ERR_ARGUMENT, "chat_tokenize: %s is NULL", !model ? "model" : !count ? "count" : !messages && num_messages ? "messages" : "ids");
+        return lls__fail(LLS_ERR_ARGUMENT, "chat_tokenize: %s is NULL",
+                         !model                      ? "model"
+                         : !count                    ? "count"
+                         : !messages && num_messages ? "messages"
+                                                     : "ids");
     }
     if (!model->chat) return lls__fail(LLS_ERR_MODEL, "chat_tokenize: %s: %s", model->gguf->name, model->chat_missing);
     lls__message *turns = calloc(num_messages ? num_messages : 1, sizeof *turns);
@@ -158,7 +170,9 @@ lls_status lls_chat_tokenize(const lls_model *model, const lls_chat_message *mes
     lls_status status = LLS_OK;
     for (size_t i = 0; i < num_messages && !status; i++) {
         const lls_chat_message *m = &messages[i];
-        if (!m->role || !m->content) status = lls__fail(LLS_ERR_ARGUMENT, "chat_tokenize: messages[%zu].%s is NULL", i, m->role ? "content" : "role");
+        if (!m->role || !m->content)
+            status =
+                lls__fail(LLS_ERR_ARGUMENT, "chat_tokenize: messages[%zu].%s is NULL", i, m->role ? "content" : "role");
         else turns[i] = (lls__message){{m->role, strlen(m->role)}, {m->content, strlen(m->content)}};
     }
     lls__prompt prompt = {0};

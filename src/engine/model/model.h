@@ -11,10 +11,10 @@ struct lls_model {
     lls__gguf *gguf;
     lls__model_config config;
     lls__tokenizer *tokenizer;
-    lls__chat *chat;          /* NULL: no template in the file, or one that is not recognised */
-    char *chat_missing;       /* why chat is NULL, for the message of a caller who needs it */
-    char *name;               /* general.name */
-    int32_t turn_end_id;      /* token with which the chat format ends an answer; -1 */
+    lls__chat *chat;     /* NULL: no template in the file, or one that is not recognised */
+    char *chat_missing;  /* why chat is NULL, for the message of a caller who needs it */
+    char *name;          /* general.name */
+    int32_t turn_end_id; /* token with which the chat format ends an answer; -1 */
     lls_progress_fn progress;
     void *progress_user;
 };

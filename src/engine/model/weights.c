@@ -56,12 +56,16 @@ static void progress(loader *l, size_t bytes) {
 static lls_status find(const loader *l, const char *name, int64_t rows, int64_t columns, const lls__gguf_tensor **out) {
     const lls__gguf_tensor *t = lls__gguf_find_tensor(l->model->gguf, name);
     if (!t) return lls__fail(LLS_ERR_MODEL, "%s: tensor %s is missing", l->model->gguf->name, name);
-    bool fits = columns ? t->ndim == 2 && t->shape[0] == rows && t->shape[1] == columns : t->ndim == 1 && t->shape[0] == rows;
+    bool fits = columns ? t->ndim == 2 && t->shape[0] == rows && t->shape[1] == columns
+                        : t->ndim == 1 && t->shape[0] == rows;
     if (!fits) {
         char got[96] = "";
-        for (int32_t i = 0, used = 0; i < t->ndim; i++) used += snprintf(got + used, sizeof got - (size_t)used, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
-        return columns ? lls__fail(LLS_ERR_MODEL, "%s: tensor %s has shape [%s], must be [%lld, %lld]", l->model->gguf->name, name, got, (long long)rows, (long long)columns)
-                       : lls__fail(LLS_ERR_MODEL, "%s: tensor %s has shape [%s], must be [%lld]", l->model->gguf->name, name, got, (long long)rows);
+        for (int32_t i = 0, used = 0; i < t->ndim; i++)
+            used += snprintf(got + used, sizeof got - (size_t)used, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
+        return columns ? lls__fail(LLS_ERR_MODEL, "%s: tensor %s has shape [%s], must be [%lld, %lld]",
+                                   l->model->gguf->name, name, got, (long long)rows, (long long)columns)
+                       : lls__fail(LLS_ERR_MODEL, "%s: tensor %s has shape [%s], must be [%lld]", l->model->gguf->name,
+                                   name, got, (long long)rows);
     }
     l->used[t - l->model->gguf->tensors] = true;
     *out = t;
@@ -72,7 +76,9 @@ static lls_status find(const loader *l, const char *name, int64_t rows, int64_t 
 static lls_status check_all_used(const loader *l) {
     const lls__gguf *g = l->model->gguf;
     for (size_t i = 0; i < g->num_tensors; i++) {
-        if (!l->used[i]) return lls__fail(LLS_ERR_MODEL, "%s: tensor %s is not part of a %s model as this library knows it", g->name, g->tensors[i].name, lls__arch_name(l->model->config.arch));
+        if (!l->used[i])
+            return lls__fail(LLS_ERR_MODEL, "%s: tensor %s is not part of a %s model as this library knows it", g->name,
+                             g->tensors[i].name, lls__arch_name(l->model->config.arch));
     }
     return LLS_OK;
 }
@@ -85,7 +91,9 @@ static lls_tensor host_view(const lls__gguf_tensor *t) {
 static lls_status read_vector(const loader *l, const char *name, int64_t n, float *values) {
     const lls__gguf_tensor *t;
     LLS_TRY(find(l, name, n, 0, &t));
-    if (!lls__is_float(t->dtype)) return lls__fail(LLS_ERR_MODEL, "%s: tensor %s is %s, vectors must be f32, f16 or bf16", l->model->gguf->name, name, lls_dtype_name(t->dtype));
+    if (!lls__is_float(t->dtype))
+        return lls__fail(LLS_ERR_MODEL, "%s: tensor %s is %s, vectors must be f32, f16 or bf16", l->model->gguf->name,
+                         name, lls_dtype_name(t->dtype));
     lls_tensor view = host_view(t);
     for (int64_t i = 0; i < n; i++) values[i] = (float)lls__get(&view, i);
     return LLS_OK;
@@ -152,7 +160,8 @@ typedef struct source {
 } source;
 
 // Reads the matrices [rows_i, k] named prefix.name.weight, neighbours of one dtype fused.
-static lls_status load_projection(loader *l, const char *prefix, const source *sources, int32_t n, int64_t k, bool bias, lls__projection *out) {
+static lls_status load_projection(loader *l, const char *prefix, const source *sources, int32_t n, int64_t k, bool bias,
+                                  lls__projection *out) {
     const lls__gguf_tensor *tensors[LLS__MAX_PARTS];
     char name[LLS__GGUF_MAX_NAME + 1];
     *out = (lls__projection){0};
@@ -203,18 +212,22 @@ static lls_status load_layer(loader *l, int32_t index, lls__layer *layer) {
         snprintf(name, sizeof name, "%s%s.weight", prefix, vectors[i].name);
         LLS_TRY(load_vector(l, name, vectors[i].n, vectors[i].to));
     }
-    LLS_TRY(load_projection(l, prefix, (source[]){{"attn_q", q_rows}, {"attn_k", kv_rows}, {"attn_v", kv_rows}}, 3, c->hidden, c->qkv_bias, &layer->qkv));
+    LLS_TRY(load_projection(l, prefix, (source[]){{"attn_q", q_rows}, {"attn_k", kv_rows}, {"attn_v", kv_rows}}, 3,
+                            c->hidden, c->qkv_bias, &layer->qkv));
     LLS_TRY(load_projection(l, prefix, (source[]){{"attn_output", c->hidden}}, 1, q_rows, false, &layer->attn_out));
-    LLS_TRY(load_projection(l, prefix, (source[]){{"ffn_gate", c->ffn}, {"ffn_up", c->ffn}}, 2, c->hidden, false, &layer->gate_up));
+    LLS_TRY(load_projection(l, prefix, (source[]){{"ffn_gate", c->ffn}, {"ffn_up", c->ffn}}, 2, c->hidden, false,
+                            &layer->gate_up));
     return load_projection(l, prefix, (source[]){{"ffn_down", c->hidden}}, 1, c->ffn, false, &layer->down);
 }
 
-// The head comes first: packing it drops the embedding's pages when the two are tied, and afterwards only rows that are used come back.
+// The head comes first: packing it drops the embedding's pages when the two are tied, and afterwards only rows that are
+// used come back.
 static lls_status load_ends(loader *l) {
     const lls__model_config *c = &l->model->config;
     const lls__gguf_tensor *embed;
     LLS_TRY(find(l, "token_embd.weight", c->vocab_size, c->hidden, &embed));
-    LLS_TRY(load_projection(l, "", (source[]){{c->tied_embeddings ? "token_embd" : "output", c->vocab_size}}, 1, c->hidden, false, &l->weights->head));
+    LLS_TRY(load_projection(l, "", (source[]){{c->tied_embeddings ? "token_embd" : "output", c->vocab_size}}, 1,
+                            c->hidden, false, &l->weights->head));
     LLS_TRY(load_vector(l, "output_norm.weight", c->hidden, &l->weights->output_norm));
     if (lls_ctx_device(l->ctx).type == LLS_CPU) {
         l->weights->embed = host_view(embed);

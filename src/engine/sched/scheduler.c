@@ -5,7 +5,8 @@
 
 #include "engine/text/buffers.h"
 
-lls_status lls__scheduler_init(lls__scheduler *s, int32_t num_pages, int32_t page_size, int32_t max_running, int32_t chunk_tokens) {
+lls_status lls__scheduler_init(lls__scheduler *s, int32_t num_pages, int32_t page_size, int32_t max_running,
+                               int32_t chunk_tokens) {
     *s = (lls__scheduler){.max_running = max_running, .chunk_tokens = chunk_tokens};
     LLS_TRY(lls__pages_init(&s->pages, num_pages, page_size));
     s->plan = calloc((size_t)max_running, sizeof *s->plan);
@@ -100,7 +101,8 @@ static void plan_decodes(lls__scheduler *s) {
         lls__sequence *sequence = s->queue[i];
         if (!sequence->admitted || sequence->finish || pending(sequence) != 1) continue;
         if (make_room(s, i, sequence->num_tokens)) plan_entry(s, sequence, 1);
-        else if (sequence->num_pages < s->pages.num_pages) preempt(s, sequence); // older ones hold the rest: wait for them
+        else if (sequence->num_pages < s->pages.num_pages)
+            preempt(s, sequence); // older ones hold the rest: wait for them
         else sequence->finish = LLS_FINISH_CONTEXT_FULL;
     }
 }
@@ -111,7 +113,8 @@ static int32_t num_admitted(const lls__scheduler *s) {
     return n;
 }
 
-// The others, oldest first, with what is left of the budget. One is admitted only when its whole context fits now, and never at the cost of one that runs:
+// The others, oldest first, with what is left of the budget. One is admitted only when its whole context fits now, and
+// never at the cost of one that runs:
 // else two could throw each other out for ever.
 static void plan_chunks(lls__scheduler *s, int32_t budget) {
     for (size_t i = 0; i < s->num_queued && budget > 0; i++) {
@@ -122,7 +125,9 @@ static void plan_chunks(lls__scheduler *s, int32_t budget) {
                 sequence->finish = LLS_FINISH_CONTEXT_FULL;
                 continue;
             }
-            if (num_admitted(s) == s->max_running || !lls__pages_extend(&s->pages, sequence->pages, &sequence->num_pages, lls__pages_for(&s->pages, sequence->num_tokens))) {
+            if (num_admitted(s) == s->max_running ||
+                !lls__pages_extend(&s->pages, sequence->pages, &sequence->num_pages,
+                                   lls__pages_for(&s->pages, sequence->num_tokens))) {
                 return; // in order of arrival: a younger, smaller one does not overtake
             }
             sequence->admitted = true;

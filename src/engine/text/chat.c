@@ -106,8 +106,8 @@ static lls_status check_turn(const lls__chat_rules *rules, size_t i, lls__role r
     lls__role want = (i - has_system) % 2 == 0 ? LLS__USER : LLS__ASSISTANT;
     if (i == 0 && role == LLS__SYSTEM) return LLS_OK;
     if (role == want) return LLS_OK;
-    return lls__fail(LLS_ERR_ARGUMENT, "chat: messages[%zu] of a %s chat must be the %s's, user and assistant in turn", i,
-                     rules->name, want == LLS__USER ? "user" : "assistant");
+    return lls__fail(LLS_ERR_ARGUMENT, "chat: messages[%zu] of a %s chat must be the %s's, user and assistant in turn",
+                     i, rules->name, want == LLS__USER ? "user" : "assistant");
 }
 
 static lls_status check_messages(const lls__chat_rules *rules, const lls__message *messages, size_t num_messages) {

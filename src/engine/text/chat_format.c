@@ -295,9 +295,15 @@ typedef struct format {
 
 static const format formats[] = {
     {"chatml", {"<|im_start|>", "<|im_end|>"}, {"<|im_sep|>"}, chatml, "<|im_start|><|im_end|>"},
-    {"llama3", {"<|start_header_id|>", "<|eot_id|>"}, {NULL}, llama3,
+    {"llama3",
+     {"<|start_header_id|>", "<|eot_id|>"},
+     {NULL},
+     llama3,
      "<|start_header_id|><|eot_id|>{{ bos_token + message.content | trim }}"},
-    {"mistral", {"[INST]", "[/INST]"}, {NULL}, mistral,
+    {"mistral",
+     {"[INST]", "[/INST]"},
+     {NULL},
+     mistral,
      "{{ bos_token }}{{ '[INST] ' + content + ' [/INST]' }}{{ content + eos_token }}"},
     {"zephyr", {"<|user|>", "<|assistant|>", "eos_token"}, {"<|end|>"}, zephyr, "<|user|><|assistant|>eos_token"},
 };

@@ -16,15 +16,15 @@ typedef enum lls__system_place {
 /* All bytes are owned. */
 typedef struct lls__chat_rules {
     const char *name;
-    lls__bytes head;                     /* once, before everything */
-    lls__bytes before[LLS__NUM_ROLES];   /* around the content of a message */
+    lls__bytes head;                   /* once, before everything */
+    lls__bytes before[LLS__NUM_ROLES]; /* around the content of a message */
     lls__bytes after[LLS__NUM_ROLES];
-    bool trim[LLS__NUM_ROLES];           /* white space around the content goes */
-    lls__bytes answer;                   /* what an answer to be generated begins with */
+    bool trim[LLS__NUM_ROLES]; /* white space around the content goes */
+    lls__bytes answer;         /* what an answer to be generated begins with */
     lls__bytes end_of_turn;
 
     lls__system_place system_place;
-    bool has_default_system;             /* a chat that does not begin with a system message gets this one */
+    bool has_default_system; /* a chat that does not begin with a system message gets this one */
     lls__bytes default_system;
 } lls__chat_rules;
 

@@ -20,7 +20,7 @@ typedef struct lls__detok {
     unsigned flags;
     bool space_is_prefix; /* a space that comes next was put there by the tokenizer */
     uint8_t num_waiting;
-    char waiting[4];      /* the begin of a character */
+    char waiting[4]; /* the begin of a character */
 } lls__detok;
 
 /* The tokenizer must outlive *detok. */

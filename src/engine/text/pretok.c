@@ -17,15 +17,15 @@
 #define LEAD "[^\\r\\n\\p{L}\\p{N}]?" // one mark or space may lead a word
 
 /* The families since GPT-4: contractions in any case, and limits to how many digits stand together. */
-#define LATER_WORDS(digits)                                                                                         \
+#define LATER_WORDS(digits) \
     CONTRACTIONS "|" LEAD "\\p{L}+|" digits "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" SPACE_RUNS
 
 /* And since GPT-4o: a word also ends where a capital follows a small letter; slashes stay with the marks before. */
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED_WORDS(contractions, digits)                                                                           \
-    LEAD UPPER "*" LOWER "+" contractions "|" LEAD UPPER "+" LOWER "*" contractions "|" digits                      \
-    "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n/]*|[" WS "]*[\\r\\n]+|" SPACE_RUNS
+#define CASED_WORDS(contractions, digits)                                                                 \
+    LEAD UPPER "*" LOWER "+" contractions "|" LEAD UPPER "+" LOWER "*" contractions "|" digits "| ?[^" WS \
+               "\\p{L}\\p{N}]+[\\r\\n/]*|[" WS "]*[\\r\\n]+|" SPACE_RUNS
 
 static const lls__pretok_rule rules[] = {
     {.names = {"default", "gpt-2", "phi-2", "roberta-bpe"}, .passes = {GPT2_WORDS}},

@@ -10,7 +10,7 @@
 
 /* A family of tokenizers. Pass i cuts each piece of pass i - 1 into its matches and the gaps between them. */
 typedef struct lls__pretok_rule {
-    const char *names[10];                       /* NULL-terminated: what GGUF files call it */
+    const char *names[10];                      /* NULL-terminated: what GGUF files call it */
     const char *passes[LLS__PRETOK_MAX_PASSES]; /* PCRE2 patterns; NULL after the last */
     bool nfc;                                   /* text is brought to Unicode normal form C first */
     bool ignore_merges;                         /* a word that is a token as a whole is not merged from bytes */

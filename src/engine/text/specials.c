@@ -75,8 +75,8 @@ static int32_t longest(const lls__specials *s, const char *text, size_t size, si
     return best;
 }
 
-int32_t lls__specials_next(const lls__specials *s, const char *text, size_t size, size_t from, size_t end,
-                           bool control, size_t *at) {
+int32_t lls__specials_next(const lls__specials *s, const char *text, size_t size, size_t from, size_t end, bool control,
+                           size_t *at) {
     if (!control && !s->any_user) return -1;
     const bool *starts = s->starts[control];
     for (size_t i = from; i < end; i++) {

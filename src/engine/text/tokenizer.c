@@ -21,7 +21,7 @@ struct lls__tokenizer {
 
     const lls__pretok_rule *rule; /* byte-level BPE; NULL for SentencePiece */
     lls__pretok *pretok;
-    bool cut_at_spaces;           /* SentencePiece: no token reaches from a word into the space after it */
+    bool cut_at_spaces; /* SentencePiece: no token reaches from a word into the space after it */
 
     int32_t bos, eos, eot, unk;
     bool add_bos, add_eos, add_space_prefix;
@@ -289,8 +289,7 @@ static lls_status encode_word(void *user, const char *word, size_t size) {
     const lls__tokenizer *t = e->t;
     int32_t id = lls__tokens_find(&t->tokens, word, size);
     if (id >= 0) {
-        bool whole = (t->rule && t->rule->ignore_merges) ||
-                     atomic_load_explicit(&t->whole[id], memory_order_relaxed);
+        bool whole = (t->rule && t->rule->ignore_merges) || atomic_load_explicit(&t->whole[id], memory_order_relaxed);
         if (whole) return lls__ids_push(e->out, id);
     }
     e->word.size = 0;
@@ -384,8 +383,8 @@ static lls_status run(encoder *e, const char *text, size_t size, const lls__text
     return LLS_OK;
 }
 
-lls_status lls__tokenize_parts(const lls__tokenizer *t, const lls__text_part *parts, size_t num_parts,
-                               bool add_special, lls__ids *ids) {
+lls_status lls__tokenize_parts(const lls__tokenizer *t, const lls__text_part *parts, size_t num_parts, bool add_special,
+                               lls__ids *ids) {
     lls__bytes joined = {0};
     lls_status status = LLS_OK;
     const char *text = num_parts == 1 ? parts[0].text : NULL;

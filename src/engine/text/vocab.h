@@ -13,7 +13,7 @@ typedef enum lls__token_type {
     LLS__TOKEN_CONTROL = 3,      /* begin, end, role markers: recognised only where the caller allows it */
     LLS__TOKEN_USER_DEFINED = 4, /* added text, kept whole wherever it stands */
     LLS__TOKEN_UNUSED = 5,
-    LLS__TOKEN_BYTE = 6          /* "<0x0A>": one raw byte */
+    LLS__TOKEN_BYTE = 6 /* "<0x0A>": one raw byte */
 } lls__token_type;
 
 #define LLS__VOCAB_NONE (-1)
@@ -23,9 +23,9 @@ typedef struct lls__vocab {
     const char *pre;   /* gpt2: name of the pre-tokenizer as GGUF writes it. NULL: "default", with a warning */
 
     int32_t num_tokens;
-    const lls__str *text;  /* [num_tokens] as the file spells them: "Ġthe" (gpt2), "▁the" (llama) */
-    const int32_t *type;   /* [num_tokens] lls__token_type; NULL: all are normal */
-    const float *scores;   /* [num_tokens] llama: which merge comes first (highest). NULL elsewhere */
+    const lls__str *text; /* [num_tokens] as the file spells them: "Ġthe" (gpt2), "▁the" (llama) */
+    const int32_t *type;  /* [num_tokens] lls__token_type; NULL: all are normal */
+    const float *scores;  /* [num_tokens] llama: which merge comes first (highest). NULL elsewhere */
     int32_t num_merges;
     const lls__str *merges; /* [num_merges] gpt2: "left right", most urgent first */
 

@@ -1,8 +1,9 @@
 /* One description of attention that prefill and decode share: query rows over the keys of their sequence.
  *
- * The validated arguments of either op become an lls__attn_problem; every variant (oracle, CPU, CUDA) takes that and nothing else. Dense, varlen, contiguous
- * and paged forms differ only in lls__attn_seq_at (which rows belong to a sequence) and lls__attn_kv_offset (where key j lies). Plain data: C passes it to
- * kernels by value; read by gcc and nvcc. */
+ * The validated arguments of either op become an lls__attn_problem; every variant (oracle, CPU, CUDA) takes that and
+ * nothing else. Dense, varlen, contiguous and paged forms differ only in lls__attn_seq_at (which rows belong to a
+ * sequence) and lls__attn_kv_offset (where key j lies). Plain data: C passes it to kernels by value; read by gcc and
+ * nvcc. */
 #ifndef LLS_OPS_ATTN_COMMON_ATTN_H
 #define LLS_OPS_ATTN_COMMON_ATTN_H
 
@@ -12,8 +13,8 @@
 
 enum { LLS__ATTN_MAX_HEAD_DIM = 256, LLS__ATTN_MAX_SPLITS = 128 };
 
-/* Element (b, i, h, :) lies at b * batch + i * row + h * head. Ragged tensors have batch = 0 and i counts from the first sequence; a paged cache has
- * batch = the step from page to page. */
+/* Element (b, i, h, :) lies at b * batch + i * row + h * head. Ragged tensors have batch = 0 and i counts from the
+ * first sequence; a paged cache has batch = the step from page to page. */
 typedef struct lls__attn_view {
     void *data;
     int64_t batch, row, head; /* elements */
@@ -27,14 +28,14 @@ typedef struct lls__attn_problem {
     int32_t num_heads, num_kv_heads, head_dim, head_dim_v;
 
     int64_t batch;
-    int64_t q_len;            /* of every sequence, without cu_q */
-    int64_t max_q_len;        /* q_len, or the caller's bound with cu_q */
-    int64_t kv_len;           /* of every sequence, without cu_kv and kv_lens; with kv_lens the capacity */
+    int64_t q_len;     /* of every sequence, without cu_q */
+    int64_t max_q_len; /* q_len, or the caller's bound with cu_q */
+    int64_t kv_len;    /* of every sequence, without cu_kv and kv_lens; with kv_lens the capacity */
     int64_t total_q, total_kv;
     const int32_t *cu_q, *cu_kv; /* [batch + 1] */
     const int32_t *kv_lens;      /* [batch] */
 
-    const int32_t *page_table; /* [batch, max_pages], NULL: not paged */
+    const int32_t *page_table;       /* [batch, max_pages], NULL: not paged */
     int64_t table_batch, table_page; /* its strides */
     int64_t page_size, num_pages;
 
@@ -80,12 +81,14 @@ LLS_HOST_DEVICE static inline lls__attn_seq lls__attn_seq_at(const lls__attn_pro
 }
 
 /* Offset in elements of row i, head h of q or out, and of that row's lse. */
-LLS_HOST_DEVICE static inline int64_t lls__attn_q_offset(const lls__attn_view *view, const lls__attn_seq *s, int64_t i, int64_t h) {
+LLS_HOST_DEVICE static inline int64_t lls__attn_q_offset(const lls__attn_view *view, const lls__attn_seq *s, int64_t i,
+                                                         int64_t h) {
     return s->index * view->batch + (s->q_begin + i) * view->row + h * view->head;
 }
 
 /* Offset in elements of key j, head h of k or v; 0 <= j < kv_len. */
-LLS_HOST_DEVICE static inline int64_t lls__attn_kv_offset(const lls__attn_problem *p, const lls__attn_view *view, const lls__attn_seq *s, int64_t j, int64_t h) {
+LLS_HOST_DEVICE static inline int64_t lls__attn_kv_offset(const lls__attn_problem *p, const lls__attn_view *view,
+                                                          const lls__attn_seq *s, int64_t j, int64_t h) {
     if (p->page_table) { /* both below 2^31: 32-bit division is several times faster */
         uint32_t number = (uint32_t)j / (uint32_t)p->page_size, row = (uint32_t)j % (uint32_t)p->page_size;
         int64_t page = p->page_table[s->index * p->table_batch + number * p->table_page];
@@ -99,7 +102,8 @@ LLS_HOST_DEVICE static inline int64_t lls__attn_position(const lls__attn_seq *s,
     return s->kv_len - s->q_len + i;
 }
 
-LLS_HOST_DEVICE static inline lls__attn_span lls__attn_span_of(const lls__attn_problem *p, const lls__attn_seq *s, int64_t i) {
+LLS_HOST_DEVICE static inline lls__attn_span lls__attn_span_of(const lls__attn_problem *p, const lls__attn_seq *s,
+                                                               int64_t i) {
     int64_t position = lls__attn_position(s, i);
     lls__attn_span span;
     span.begin = p->window_left < 0 ? 0 : lls__attn_clamp(position - p->window_left, 0, s->kv_len);

@@ -9,61 +9,71 @@
 // The view of a tensor whose last three axes are (row, head, element), with or without a batch axis before them.
 static lls__attn_view view_of(const lls_tensor *t) {
     int32_t row = t->ndim - 3;
-    return (lls__attn_view){.data = t->data, .batch = row == 1 ? t->stride[0] : 0, .row = t->stride[row], .head = t->stride[row + 1]};
+    return (lls__attn_view){
+        .data = t->data, .batch = row == 1 ? t->stride[0] : 0, .row = t->stride[row], .head = t->stride[row + 1]};
 }
 
 static lls_status check_head_dim(const char *op, const char *name, const lls_tensor *t) {
     int64_t dim = t->shape[t->ndim - 1];
     if (dim >= 1 && dim <= LLS__ATTN_MAX_HEAD_DIM) return LLS_OK;
-    return lls__fail(LLS_ERR_SHAPE, "%s: %s.shape[%d] is %lld, a head must have 1 to %d elements", op, name, t->ndim - 1, (long long)dim, LLS__ATTN_MAX_HEAD_DIM);
+    return lls__fail(LLS_ERR_SHAPE, "%s: %s.shape[%d] is %lld, a head must have 1 to %d elements", op, name,
+                     t->ndim - 1, (long long)dim, LLS__ATTN_MAX_HEAD_DIM);
 }
 
 static lls_status check_count(const char *op, const char *name, const lls_tensor *t, int32_t dim) {
     if (t->shape[dim] <= INT32_MAX) return LLS_OK;
-    return lls__fail(LLS_ERR_SHAPE, "%s: %s.shape[%d] is %lld, must be below 2^31", op, name, dim, (long long)t->shape[dim]);
+    return lls__fail(LLS_ERR_SHAPE, "%s: %s.shape[%d] is %lld, must be below 2^31", op, name, dim,
+                     (long long)t->shape[dim]);
 }
 
-lls_status lls__attn_check_bounds(const lls_ctx *ctx, const char *op, lls__attn_arg bounds, int64_t batch, int64_t total) {
+lls_status lls__attn_check_bounds(const lls_ctx *ctx, const char *op, lls__attn_arg bounds, int64_t batch,
+                                  int64_t total) {
     LLS_TRY(lls__check_vector(ctx, op, bounds.name, bounds.t, batch + 1, "batch + 1", LLS__DTYPE(LLS_I32)));
     if (ctx->device.type != LLS_CPU) return LLS_OK;
     const int32_t *value = bounds.t->data;
     if (value[0] != 0) return lls__fail(LLS_ERR_ARGUMENT, "%s: %s[0] is %d, must be 0", op, bounds.name, value[0]);
     for (int64_t b = 0; b < batch; b++) {
         if (value[b + 1] < value[b]) {
-            return lls__fail(LLS_ERR_ARGUMENT, "%s: %s[%lld] is %d, must be at least the one before it, %d", op, bounds.name, (long long)b + 1, value[b + 1], value[b]);
+            return lls__fail(LLS_ERR_ARGUMENT, "%s: %s[%lld] is %d, must be at least the one before it, %d", op,
+                             bounds.name, (long long)b + 1, value[b + 1], value[b]);
         }
     }
     if (value[batch] > total) {
-        return lls__fail(LLS_ERR_ARGUMENT, "%s: %s[%lld] is %d, must be at most the tensor's %lld rows", op, bounds.name, (long long)batch, value[batch],
-                         (long long)total);
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: %s[%lld] is %d, must be at most the tensor's %lld rows", op,
+                         bounds.name, (long long)batch, value[batch], (long long)total);
     }
     return LLS_OK;
 }
 
-static lls_status take_ragged_queries(const lls_ctx *ctx, const char *op, const lls_tensor *q, const lls_tensor *cu_seqlens_q, int32_t max_q_len,
-                                      lls__attn_problem *p) {
+static lls_status take_ragged_queries(const lls_ctx *ctx, const char *op, const lls_tensor *q,
+                                      const lls_tensor *cu_seqlens_q, int32_t max_q_len, lls__attn_problem *p) {
     LLS_TRY(lls__check_tensor(ctx, op, "q", q, 3, 3, LLS__FLOATS));
     LLS_TRY(lls__check_tensor(ctx, op, "cu_seqlens_q", cu_seqlens_q, 1, 1, LLS__DTYPE(LLS_I32)));
-    if (cu_seqlens_q->shape[0] < 1) return lls__fail(LLS_ERR_SHAPE, "%s: cu_seqlens_q.shape[0] is 0, must be batch + 1", op);
+    if (cu_seqlens_q->shape[0] < 1)
+        return lls__fail(LLS_ERR_SHAPE, "%s: cu_seqlens_q.shape[0] is 0, must be batch + 1", op);
     p->batch = cu_seqlens_q->shape[0] - 1;
     p->total_q = q->shape[0];
     p->cu_q = cu_seqlens_q->data;
     p->max_q_len = max_q_len;
     LLS_TRY(lls__attn_check_bounds(ctx, op, (lls__attn_arg){"cu_seqlens_q", cu_seqlens_q}, p->batch, p->total_q));
     if (max_q_len < 0 || (max_q_len == 0 && p->total_q > 0)) {
-        return lls__fail(LLS_ERR_ARGUMENT, "%s: max_q_len is %d, must be at least the longest q_len (it goes with cu_seqlens_q)", op, max_q_len);
+        return lls__fail(LLS_ERR_ARGUMENT,
+                         "%s: max_q_len is %d, must be at least the longest q_len (it goes with cu_seqlens_q)", op,
+                         max_q_len);
     }
     for (int64_t b = 0; ctx->device.type == LLS_CPU && b < p->batch; b++) {
         int32_t len = p->cu_q[b + 1] - p->cu_q[b];
         if (len > max_q_len) {
-            return lls__fail(LLS_ERR_ARGUMENT, "%s: max_q_len is %d, must be at least the longest q_len; sequence %lld has %d", op, max_q_len, (long long)b, len);
+            return lls__fail(LLS_ERR_ARGUMENT,
+                             "%s: max_q_len is %d, must be at least the longest q_len; sequence %lld has %d", op,
+                             max_q_len, (long long)b, len);
         }
     }
     return LLS_OK;
 }
 
-lls_status lls__attn_take_queries(const lls_ctx *ctx, const char *op, const lls_tensor *q, const lls_tensor *cu_seqlens_q, int32_t max_q_len,
-                                  lls__attn_problem *p) {
+lls_status lls__attn_take_queries(const lls_ctx *ctx, const char *op, const lls_tensor *q,
+                                  const lls_tensor *cu_seqlens_q, int32_t max_q_len, lls__attn_problem *p) {
     p->op = op;
     if (cu_seqlens_q) {
         LLS_TRY(take_ragged_queries(ctx, op, q, cu_seqlens_q, max_q_len, p));
@@ -83,7 +93,8 @@ lls_status lls__attn_take_queries(const lls_ctx *ctx, const char *op, const lls_
     return LLS_OK;
 }
 
-lls_status lls__attn_take_keys(const lls_ctx *ctx, lls__attn_arg k, lls__attn_arg v, int32_t ndim, const lls_tensor *q, lls__attn_problem *p) {
+lls_status lls__attn_take_keys(const lls_ctx *ctx, lls__attn_arg k, lls__attn_arg v, int32_t ndim, const lls_tensor *q,
+                               lls__attn_problem *p) {
     const char *op = p->op;
     LLS_TRY(lls__check_tensor(ctx, op, k.name, k.t, ndim, ndim, LLS__FLOATS));
     LLS_TRY(lls__check_tensor(ctx, op, v.name, v.t, ndim, ndim, LLS__FLOATS));
@@ -98,7 +109,8 @@ lls_status lls__attn_take_keys(const lls_ctx *ctx, lls__attn_arg k, lls__attn_ar
     }
     int64_t num_kv_heads = k.t->shape[ndim - 2];
     if (num_kv_heads < 1 || p->num_heads % num_kv_heads) {
-        return lls__fail(LLS_ERR_SHAPE, "%s: q has %d heads, must be a multiple of the %lld heads of %s", op, p->num_heads, (long long)num_kv_heads, k.name);
+        return lls__fail(LLS_ERR_SHAPE, "%s: q has %d heads, must be a multiple of the %lld heads of %s", op,
+                         p->num_heads, (long long)num_kv_heads, k.name);
     }
     p->kv_dtype = k.t->dtype;
     p->k = view_of(k.t);
@@ -116,12 +128,13 @@ static lls_status check_apart(const char *op, lls__attn_arg t, const lls__attn_a
     return LLS_OK;
 }
 
-lls_status lls__attn_take_outputs(const lls_ctx *ctx, const lls_tensor *q, const lls_tensor *out, const lls_tensor *lse, const lls__attn_arg *inputs,
-                                  int32_t num_inputs, lls__attn_problem *p) {
+lls_status lls__attn_take_outputs(const lls_ctx *ctx, const lls_tensor *q, const lls_tensor *out, const lls_tensor *lse,
+                                  const lls__attn_arg *inputs, int32_t num_inputs, lls__attn_problem *p) {
     const char *op = p->op;
     LLS_TRY(lls__check_tensor(ctx, op, "out", out, q->ndim, q->ndim, LLS__FLOATS));
     LLS_TRY(lls__check_same_dtype(op, "out", out, "q", q));
-    for (int32_t dim = 0; dim < q->ndim - 1; dim++) LLS_TRY(lls__check_dim(op, "out", out, dim, q->shape[dim], "that of q"));
+    for (int32_t dim = 0; dim < q->ndim - 1; dim++)
+        LLS_TRY(lls__check_dim(op, "out", out, dim, q->shape[dim], "that of q"));
     LLS_TRY(lls__check_dim(op, "out", out, q->ndim - 1, p->head_dim_v, "the head_dim of v"));
     LLS_TRY(lls__check_inner_contiguous(op, "out", out));
     LLS_TRY(check_apart(op, (lls__attn_arg){"out", out}, inputs, num_inputs));
@@ -134,28 +147,40 @@ lls_status lls__attn_take_outputs(const lls_ctx *ctx, const lls_tensor *q, const
     LLS_TRY(lls__check_dim(op, "lse", lse, head + 1, q->shape[q->ndim - 3], "the rows of q"));
     LLS_TRY(check_apart(op, (lls__attn_arg){"lse", lse}, inputs, num_inputs));
     LLS_TRY(lls__check_disjoint(op, "lse", lse, "out", out));
-    p->lse = (lls__attn_view){.data = lse->data, .batch = head == 1 ? lse->stride[0] : 0, .row = lse->stride[head + 1], .head = lse->stride[head]};
+    p->lse = (lls__attn_view){.data = lse->data,
+                              .batch = head == 1 ? lse->stride[0] : 0,
+                              .row = lse->stride[head + 1],
+                              .head = lse->stride[head]};
     return LLS_OK;
 }
 
-lls_status lls__attn_take_score(const lls_ctx *ctx, const lls_attn_mask *mask, const lls_attn_score *score, lls__attn_problem *p) {
+lls_status lls__attn_take_score(const lls_ctx *ctx, const lls_attn_mask *mask, const lls_attn_score *score,
+                                lls__attn_problem *p) {
     const char *op = p->op;
-    if (mask->window_left < -1) return lls__fail(LLS_ERR_ARGUMENT, "%s: mask.window_left is %d, must be >= -1 (-1: unlimited)", op, mask->window_left);
-    if (mask->window_right < -1) return lls__fail(LLS_ERR_ARGUMENT, "%s: mask.window_right is %d, must be >= -1 (-1: unlimited)", op, mask->window_right);
-    if (!isfinite(score->scale)) return lls__fail(LLS_ERR_ARGUMENT, "%s: score.scale is %g, must be finite", op, (double)score->scale);
+    if (mask->window_left < -1)
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: mask.window_left is %d, must be >= -1 (-1: unlimited)", op,
+                         mask->window_left);
+    if (mask->window_right < -1)
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: mask.window_right is %d, must be >= -1 (-1: unlimited)", op,
+                         mask->window_right);
+    if (!isfinite(score->scale))
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: score.scale is %g, must be finite", op, (double)score->scale);
     if (!(score->softcap >= 0 && score->softcap < INFINITY)) {
-        return lls__fail(LLS_ERR_ARGUMENT, "%s: score.softcap is %g, must be >= 0 and finite (0: off)", op, (double)score->softcap);
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: score.softcap is %g, must be >= 0 and finite (0: off)", op,
+                         (double)score->softcap);
     }
     p->window_left = mask->window_left;
     p->window_right = mask->causal ? 0 : mask->window_right;
     p->scale = score->scale != 0 ? score->scale : (float)(1 / sqrt((double)p->head_dim));
     p->softcap = score->softcap;
     if (score->alibi_slopes) {
-        LLS_TRY(lls__check_vector(ctx, op, "score.alibi_slopes", score->alibi_slopes, p->num_heads, "the heads of q", LLS__DTYPE(LLS_F32)));
+        LLS_TRY(lls__check_vector(ctx, op, "score.alibi_slopes", score->alibi_slopes, p->num_heads, "the heads of q",
+                                  LLS__DTYPE(LLS_F32)));
         p->alibi = score->alibi_slopes->data;
     }
     if (score->sinks) {
-        LLS_TRY(lls__check_vector(ctx, op, "score.sinks", score->sinks, p->num_heads, "the heads of q", LLS__DTYPE(LLS_F32)));
+        LLS_TRY(lls__check_vector(ctx, op, "score.sinks", score->sinks, p->num_heads, "the heads of q",
+                                  LLS__DTYPE(LLS_F32)));
         p->sinks = score->sinks->data;
     }
     return LLS_OK;

@@ -1,8 +1,9 @@
 /* Attention on the CPU: tasks over (sequence, KV head, block of query rows), each an online softmax over tiles of keys.
  *
- * A block holds TILE_ROWS rows of (token, head of the group), so that a tile of keys, converted once, serves every head of the group and several tokens. Tiles
- * that no row of the block sees are skipped. A sequence with one block only (decoding) is cut into parts of PART_KEYS keys that run in parallel and are merged in
- * order (Dao et al. 2023, "Flash-Decoding"). Cuts depend on the sequence alone: neither batch-mates nor threads change a bit. */
+ * A block holds TILE_ROWS rows of (token, head of the group), so that a tile of keys, converted once, serves every head
+ * of the group and several tokens. Tiles that no row of the block sees are skipped. A sequence with one block only
+ * (decoding) is cut into parts of PART_KEYS keys that run in parallel and are merged in order (Dao et al. 2023,
+ * "Flash-Decoding"). Cuts depend on the sequence alone: neither batch-mates nor threads change a bit. */
 #include <math.h>
 
 #include "core/ctx.h"
@@ -22,7 +23,7 @@ typedef struct job {
     int64_t *first_task;  // [batch + 1]
     int64_t *first_state; // [batch], offset in `states`: where a sequence cut into parts keeps them
     float *states;
-    float *scratch;       // [threads][scratch_floats]
+    float *scratch; // [threads][scratch_floats]
     int64_t scratch_floats, num_tasks, grain;
 } job;
 
@@ -64,7 +65,8 @@ static void bind_state(query_rows *rows, float *state) {
 /* ---- One task ---- */
 
 // Row r of a sequence's packed rows is token r / group, head r % group of the group.
-static void bind_rows(const job *j, const lls__attn_seq *seq, int64_t kv_head, int64_t first, int64_t count, query_rows *rows) {
+static void bind_rows(const job *j, const lls__attn_seq *seq, int64_t kv_head, int64_t first, int64_t count,
+                      query_rows *rows) {
     rows->count = (int32_t)count;
     rows->padded = (int32_t)padded_rows(count);
     rows->last_begin = 0, rows->first_end = INT32_MAX;
@@ -103,16 +105,19 @@ LLS_INLINE void convert_row(lls_dtype dtype, const void *from, int64_t n, float 
 }
 
 // q [count][dp] for few rows; for many [dp][TILE_ROWS], transposed, with zeros in rows past the last.
-static void load_queries(const job *j, const lls__attn_seq *seq, int64_t kv_head, int64_t first, const query_rows *rows, bool few, float *q) {
+static void load_queries(const job *j, const lls__attn_seq *seq, int64_t kv_head, int64_t first, const query_rows *rows,
+                         bool few, float *q) {
     const lls__attn_problem *p = j->p;
     if (few) {
-        for (int32_t r = 0; r < rows->count; r++) convert_row(p->dtype, query_row(j, seq, kv_head, first + r), p->head_dim, q + r * j->dp);
+        for (int32_t r = 0; r < rows->count; r++)
+            convert_row(p->dtype, query_row(j, seq, kv_head, first + r), p->head_dim, q + r * j->dp);
         return;
     }
     _Alignas(64) float block[LLS_VF][LLS__ATTN_MAX_HEAD_DIM] = {{0}};
     for (int32_t r = 0; r < rows->padded; r += LLS_VF) {
         for (int32_t i = 0; i < LLS_VF; i++) {
-            if (r + i < rows->count) convert_row(p->dtype, query_row(j, seq, kv_head, first + r + i), p->head_dim, block[i]);
+            if (r + i < rows->count)
+                convert_row(p->dtype, query_row(j, seq, kv_head, first + r + i), p->head_dim, block[i]);
             else memset(block[i], 0, (size_t)j->dp * sizeof(float));
         }
         for (int64_t d = 0; d < p->head_dim; d++) {
@@ -123,9 +128,10 @@ static void load_queries(const job *j, const lls__attn_seq *seq, int64_t kv_head
     }
 }
 
-// The rows of keys [begin, end) of k or v. In place where the kernels can read them so; else converted into `converted` [keys][KEY_STRIDE].
-static void load_keys(const job *j, const lls__attn_view *view, const lls__attn_seq *seq, int64_t kv_head, int64_t begin, int64_t end, int64_t dim, bool in_place,
-                      float *converted, key_rows *rows) {
+// The rows of keys [begin, end) of k or v. In place where the kernels can read them so; else converted into `converted`
+// [keys][KEY_STRIDE].
+static void load_keys(const job *j, const lls__attn_view *view, const lls__attn_seq *seq, int64_t kv_head,
+                      int64_t begin, int64_t end, int64_t dim, bool in_place, float *converted, key_rows *rows) {
     const lls__attn_problem *p = j->p;
     int64_t size = lls__elem_size(p->kv_dtype), step = view->row * size, n = 0;
     rows->dtype = in_place ? p->kv_dtype : LLS_F32;
@@ -134,8 +140,10 @@ static void load_keys(const job *j, const lls__attn_view *view, const lls__attn_
         if (p->page_table) run = lls__attn_clamp(key - key % p->page_size + p->page_size, key, end);
         const char *at = (const char *)view->data + lls__attn_kv_offset(p, view, seq, key, kv_head) * size;
         int64_t count = run - key;
-        for (int64_t i = 0; i < count; i++) rows->row[n + i] = in_place ? at + i * step : (const void *)(converted + (n + i) * KEY_STRIDE);
-        for (int64_t i = 0; !in_place && i < count; i++) convert_row(p->kv_dtype, at + i * step, dim, converted + (n + i) * KEY_STRIDE);
+        for (int64_t i = 0; i < count; i++)
+            rows->row[n + i] = in_place ? at + i * step : (const void *)(converted + (n + i) * KEY_STRIDE);
+        for (int64_t i = 0; !in_place && i < count; i++)
+            convert_row(p->kv_dtype, at + i * step, dim, converted + (n + i) * KEY_STRIDE);
         key = run, n += count;
     }
     for (; n % LLS_VF; n++) rows->row[n] = rows->row[n - 1];
@@ -159,7 +167,8 @@ static buffers buffers_of(const job *j, int worker) {
 }
 
 // Runs the rows over keys [begin, end), tile by tile; tiles begin at multiples of their size.
-static void run_tiles(const job *j, const lls__attn_seq *seq, int64_t kv_head, int64_t begin, int64_t end, bool few, const buffers *b, query_rows *rows) {
+static void run_tiles(const job *j, const lls__attn_seq *seq, int64_t kv_head, int64_t begin, int64_t end, bool few,
+                      const buffers *b, query_rows *rows) {
     const lls__attn_problem *p = j->p;
     const score_rule rule = {p->scale, p->softcap, p->alibi != NULL};
     int64_t tile = few ? FEW_KEYS : WIDE_KEYS;
@@ -203,7 +212,8 @@ static void finish(const job *j, const lls__attn_seq *seq, int64_t kv_head, int6
             if (p->head_dim_v - d >= LLS_VF) vf_store(p->dtype, out, d, y);
             else vf_store_n(p->dtype, out, d, p->head_dim_v - d, y);
         }
-        if (p->lse.data) ((float *)p->lse.data)[lls__attn_q_offset(&p->lse, seq, i, head)] = sum == 0 ? -INFINITY : max + logf(sum);
+        if (p->lse.data)
+            ((float *)p->lse.data)[lls__attn_q_offset(&p->lse, seq, i, head)] = sum == 0 ? -INFINITY : max + logf(sum);
     }
 }
 
@@ -276,7 +286,8 @@ static void merge_parts(const job *j, int64_t b, int64_t kv_head) {
             rows.max[r] = max;
             rows.sum[r] = rows.sum[r] * own + part.sum[r] * other;
             for (int64_t d = 0; d < j->dvp; d += LLS_VF) {
-                vf_store_f32(acc + d, vf_fma(vf_load_f32(part.acc + r * j->dvp + d), vf_set1(other), vf_load_f32(acc + d) * vf_set1(own)));
+                vf_store_f32(acc + d, vf_fma(vf_load_f32(part.acc + r * j->dvp + d), vf_set1(other),
+                                             vf_load_f32(acc + d) * vf_set1(own)));
             }
         }
     }
@@ -313,10 +324,15 @@ static int64_t plan(job *j) {
 lls_status LLS_CPU(lls__attn_cpu)(lls_ctx *ctx, const void *args, lls_stream stream) {
     (void)stream;
     const lls__attn_problem *p = args;
-    job j = {.p = p, .group = p->num_heads / p->num_kv_heads, .dp = padded_rows(p->head_dim), .dvp = padded_rows(p->head_dim_v)};
+    job j = {.p = p,
+             .group = p->num_heads / p->num_kv_heads,
+             .dp = padded_rows(p->head_dim),
+             .dvp = padded_rows(p->head_dim_v)};
     j.scratch_floats = buffer_floats(&j);
-    // The workspace moves when it grows, so the plan, whose size is known, is made twice: to size the states, then in its final place.
-    int64_t index_floats = ceil_div((2 * p->batch + 1) * 2, 16) * 16, fixed = index_floats + lls__pool_threads(ctx->pool) * j.scratch_floats, states = 0;
+    // The workspace moves when it grows, so the plan, whose size is known, is made twice: to size the states, then in
+    // its final place.
+    int64_t index_floats = ceil_div((2 * p->batch + 1) * 2, 16) * 16,
+            fixed = index_floats + lls__pool_threads(ctx->pool) * j.scratch_floats, states = 0;
     for (int pass = 0; pass < 2; pass++) {
         void *memory;
         LLS_TRY(lls__ctx_workspace(ctx, p->op, (size_t)(fixed + states) * sizeof(float), &memory));

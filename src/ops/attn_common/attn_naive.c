@@ -15,15 +15,19 @@ static double num_blocks(const lls__attn_problem *p, int64_t splits) {
 
 const char *lls__attn_naive_reject(const void *args) {
     const lls__attn_problem *p = args;
-    return num_blocks(p, p->num_splits) < INT32_MAX ? NULL : "a warp for each row, head and split would need 2^31 blocks or more";
+    return num_blocks(p, p->num_splits) < INT32_MAX
+               ? NULL
+               : "a warp for each row, head and split would need 2^31 blocks or more";
 }
 
 static lls__grid grid_of(const lls__attn_problem *p, int64_t splits) {
     int64_t warps = p->batch * p->max_q_len * p->num_heads * splits;
-    return (lls__grid){.grid = {(uint32_t)((warps + LLS__ATTN_NAIVE_WARPS - 1) / LLS__ATTN_NAIVE_WARPS), 1, 1}, .block = {32 * LLS__ATTN_NAIVE_WARPS, 1, 1}};
+    return (lls__grid){.grid = {(uint32_t)((warps + LLS__ATTN_NAIVE_WARPS - 1) / LLS__ATTN_NAIVE_WARPS), 1, 1},
+                       .block = {32 * LLS__ATTN_NAIVE_WARPS, 1, 1}};
 }
 
-lls_status lls__attn_naive_launch(lls_ctx *ctx, const lls__attn_problem *p, const lls__kernel *kernel, const lls__kernel *merge, lls_stream stream) {
+lls_status lls__attn_naive_launch(lls_ctx *ctx, const lls__attn_problem *p, const lls__kernel *kernel,
+                                  const lls__kernel *merge, lls_stream stream) {
     lls__attn_problem problem = *p;
     lls__attn_parts parts = {NULL, NULL};
     if (p->num_splits > 1) {

@@ -1,8 +1,9 @@
-/* Idea: a warp a (row, head): lane l holds elements l, l + 32, ... of q and of the output; a key is one dot product over the warp, an online softmax step
- * (Milakov and Gimelshein 2018), and one multiply-add of the value. Any mask, stride, page size, dtype and head_dim up to 256 fits this shape.
- * Limited by: K and V are read once for every row and head, from L2 at best, and each key waits for five shuffles and two exponentials; no tensor cores. The floor
- * of decoding is the cache over HBM bandwidth: 8192 keys, 8 heads of 128, f16 = 34 MB, 7 us at 4.65 TB/s. The floor of prefill is 4 * pairs * head_dim
- * operations over some 800 TFLOP/s.
+/* Idea: a warp a (row, head): lane l holds elements l, l + 32, ... of q and of the output; a key is one dot product
+ * over the warp, an online softmax step (Milakov and Gimelshein 2018), and one multiply-add of the value. Any mask,
+ * stride, page size, dtype and head_dim up to 256 fits this shape.
+ * Limited by: K and V are read once for every row and head, from L2 at best, and each key waits for five shuffles and
+ * two exponentials; no tensor cores. The floor of decoding is the cache over HBM bandwidth: 8192 keys, 8 heads of 128,
+ * f16 = 34 MB, 7 us at 4.65 TB/s. The floor of prefill is 4 * pairs * head_dim operations over some 800 TFLOP/s.
  * Needs: nothing beyond sm_80. */
 #pragma once
 
@@ -30,7 +31,8 @@ __device__ __forceinline__ lls__attn_warp lls__attn_warp_of(const lls__attn_prob
 }
 
 /* Index of (row of q, head, split) in lls__attn_parts. */
-__device__ __forceinline__ int64_t lls__attn_part(const lls__attn_problem &p, const lls__attn_seq &s, const lls__attn_warp &w, int64_t split) {
+__device__ __forceinline__ int64_t lls__attn_part(const lls__attn_problem &p, const lls__attn_seq &s,
+                                                  const lls__attn_warp &w, int64_t split) {
     int64_t row = (p.cu_q ? s.q_begin : s.index * p.q_len) + w.i;
     return (row * p.num_heads + w.head) * p.num_splits + split;
 }
@@ -49,7 +51,8 @@ __device__ __forceinline__ bool lls__attn_seq_is_valid(const lls__attn_problem &
 
 /* out = acc / sum, lse = max + ln(sum), with the sink as one more term. sum is 0 only for a row that saw nothing. */
 template <typename T>
-__device__ __forceinline__ void lls__attn_write_row(const lls__attn_problem &p, const lls__attn_seq &s, const lls__attn_warp &w, float max, float sum,
+__device__ __forceinline__ void lls__attn_write_row(const lls__attn_problem &p, const lls__attn_seq &s,
+                                                    const lls__attn_warp &w, float max, float sum,
                                                     const float (&acc)[LLS__ATTN_LANE_ELEMS]) {
     float scale = 1.0f;
     if (p.sinks && p.sinks[w.head] > -INFINITY) {
@@ -64,10 +67,12 @@ __device__ __forceinline__ void lls__attn_write_row(const lls__attn_problem &p, 
         int d = w.lane + 32 * t;
         if (d < p.head_dim_v) out[d] = lls__from_f32<T>(acc[t] * scale);
     }
-    if (p.lse.data && w.lane == 0) ((float *)p.lse.data)[lls__attn_q_offset(&p.lse, &s, w.i, w.head)] = sum == 0.0f ? -INFINITY : max + logf(sum);
+    if (p.lse.data && w.lane == 0)
+        ((float *)p.lse.data)[lls__attn_q_offset(&p.lse, &s, w.i, w.head)] = sum == 0.0f ? -INFINITY : max + logf(sum);
 }
 
-template <typename T, typename KV> __device__ __forceinline__ void lls__attn_naive(const lls__attn_problem &p, const lls__attn_parts &parts) {
+template <typename T, typename KV>
+__device__ __forceinline__ void lls__attn_naive(const lls__attn_problem &p, const lls__attn_parts &parts) {
     lls__attn_warp w = lls__attn_warp_of(p, p.num_splits);
     if (w.b >= p.batch) return;
     lls__attn_seq s = lls__attn_seq_at(&p, w.b);
@@ -133,7 +138,8 @@ template <typename T, typename KV> __device__ __forceinline__ void lls__attn_nai
 }
 
 /* A warp a (row, head) adds its splits in order. */
-template <typename T> __device__ __forceinline__ void lls__attn_naive_merge(const lls__attn_problem &p, const lls__attn_parts &parts) {
+template <typename T>
+__device__ __forceinline__ void lls__attn_naive_merge(const lls__attn_problem &p, const lls__attn_parts &parts) {
     lls__attn_warp w = lls__attn_warp_of(p, 1);
     if (w.b >= p.batch) return;
     lls__attn_seq s = lls__attn_seq_at(&p, w.b);

@@ -1,4 +1,5 @@
-/* The oracle: one row and one head at a time, the formula of ops.h in double, a pass for the maximum and one for the sum. */
+/* The oracle: one row and one head at a time, the formula of ops.h in double, a pass for the maximum and one for the
+ * sum. */
 #include <math.h>
 
 #include "core/element.h"
@@ -13,7 +14,8 @@ typedef struct row {
 
 static double score(const row *r, int64_t j) {
     const lls__attn_problem *p = r->p;
-    int64_t q = lls__attn_q_offset(&p->q, r->seq, r->i, r->head), k = lls__attn_kv_offset(p, &p->k, r->seq, j, r->kv_head);
+    int64_t q = lls__attn_q_offset(&p->q, r->seq, r->i, r->head),
+            k = lls__attn_kv_offset(p, &p->k, r->seq, j, r->kv_head);
     double dot = 0;
     for (int64_t d = 0; d < p->head_dim; d++) dot += lls__get(&r->q, q + d) * lls__get(&r->k, k + d);
     double s = dot * (double)p->scale;
@@ -36,7 +38,9 @@ static void attend(const row *r) {
     }
     int64_t out = lls__attn_q_offset(&p->out, r->seq, r->i, r->head);
     for (int64_t d = 0; d < p->head_dim_v; d++) lls__set(&r->out, out + d, sum == 0 ? 0 : acc[d] / sum);
-    if (p->lse.data) ((float *)p->lse.data)[lls__attn_q_offset(&p->lse, r->seq, r->i, r->head)] = (float)(sum == 0 ? -INFINITY : max + log(sum));
+    if (p->lse.data)
+        ((float *)p->lse.data)[lls__attn_q_offset(&p->lse, r->seq, r->i, r->head)] =
+            (float)(sum == 0 ? -INFINITY : max + log(sum));
 }
 
 lls_status lls__attn_ref(lls_ctx *ctx, const void *args, lls_stream stream) {

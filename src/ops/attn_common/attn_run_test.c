@@ -13,7 +13,8 @@ static uint64_t mix(uint64_t z) {
 
 double attn_random(const attn_problem *p, char which, int64_t b, int64_t row, int64_t head, int64_t d) {
     (void)p;
-    uint64_t bits = mix(mix(mix((uint64_t)which * 0x9e3779b97f4a7c15u + (uint64_t)b) + (uint64_t)row) + (uint64_t)(head * 1024 + d));
+    uint64_t bits = mix(mix(mix((uint64_t)which * 0x9e3779b97f4a7c15u + (uint64_t)b) + (uint64_t)row) +
+                        (uint64_t)(head * 1024 + d));
     double sum = 0; // of four uniforms, scaled to variance 1
     for (int i = 0; i < 4; i++, bits >>= 16) sum += (double)(bits & 0xffff) / 65536 - 0.5;
     return sum * sqrt(3);
@@ -37,7 +38,8 @@ static int64_t page_size_of(const attn_problem *p) {
 static double fill(int64_t index, const void *user) {
     const filler *f = user;
     const attn_problem *p = f->p;
-    int64_t d = index % f->shape[3], head = index / f->shape[3] % f->shape[2], row = index / f->shape[3] / f->shape[2], b = 0;
+    int64_t d = index % f->shape[3], head = index / f->shape[3] % f->shape[2], row = index / f->shape[3] / f->shape[2],
+            b = 0;
     bool ragged = p->form == ATTN_VARLEN || (p->form == ATTN_PAGED && f->which == 'q');
     if (ragged) {
         const int32_t *begin = f->which == 'q' ? p->q_begin : p->kv_begin;
@@ -56,11 +58,16 @@ static double fill(int64_t index, const void *user) {
 }
 
 // [leading axis, rows, heads, dim], or [rows, heads, dim] where leading is 0. Transposed: heads outside rows.
-static lls_tensor make(th *h, const attn_problem *p, char which, lls_dtype dtype, int64_t leading, int64_t rows, int64_t heads, int64_t dim, const char *output) {
+static lls_tensor make(th *h, const attn_problem *p, char which, lls_dtype dtype, int64_t leading, int64_t rows,
+                       int64_t heads, int64_t dim, const char *output) {
     int64_t shape[] = {leading, rows, heads, dim}, stride[] = {rows * heads * dim, dim, rows * dim, 1};
     int skip = leading ? 0 : 1;
     const int64_t *strides = p->transposed && (which == 'q' || output) ? stride + skip : NULL;
-    if (output) return th_output(h, output, dtype, 4 - skip, shape + skip, strides, p->uncompared ? -1 : p->tol > 0 ? p->tol : th_tol(dtype));
+    if (output)
+        return th_output(h, output, dtype, 4 - skip, shape + skip, strides,
+                         p->uncompared ? -1
+                         : p->tol > 0  ? p->tol
+                                       : th_tol(dtype));
     filler f = {p, which, {leading, rows, heads, dim}};
     return th_filled(h, dtype, 4 - skip, shape + skip, strides, fill, &f);
 }
@@ -90,7 +97,9 @@ static lls_tensor make_page_table(th *h, attn_problem *p, int64_t *num_pages) {
     for (int32_t b = 0; b < p->batch; b++) {
         for (int32_t n = 0; n < p->max_pages; n++) {
             bool in_use = n * size < p->kv_len[b];
-            table[b * p->max_pages + n] = in_use ? (int32_t)next : p->num_padding ? p->padding[entry++ % p->num_padding] : 0;
+            table[b * p->max_pages + n] = in_use           ? (int32_t)next
+                                          : p->num_padding ? p->padding[entry++ % p->num_padding]
+                                                           : 0;
             if (in_use) p->owner[next--] = b * p->max_pages + n;
         }
     }
@@ -100,7 +109,8 @@ static lls_tensor make_page_table(th *h, attn_problem *p, int64_t *num_pages) {
 static void make_tensors(th *h, attn_problem *p) {
     int64_t kv_capacity = 0, batch = p->batch, bounds = batch + 1;
     lls_dtype kv_dtype = p->kv_dtype ? p->kv_dtype : p->dtype;
-    int64_t dim = p->head_dim, dim_v = p->head_dim_v ? p->head_dim_v : dim, heads = p->num_heads, kv_heads = p->num_kv_heads;
+    int64_t dim = p->head_dim, dim_v = p->head_dim_v ? p->head_dim_v : dim, heads = p->num_heads,
+            kv_heads = p->num_kv_heads;
     for (int32_t b = 0; b < p->batch; b++) {
         p->q_begin[b + 1] = p->q_begin[b] + p->q_len[b];
         p->kv_begin[b + 1] = p->kv_begin[b] + p->kv_len[b];
@@ -135,12 +145,14 @@ lls_status attn_run(th *h, attn_problem *p, attn_form form) {
     for (int32_t b = 0; b < p->batch; b++) max_q_len = p->q_len[b] > max_q_len ? p->q_len[b] : max_q_len;
     if (form == ATTN_DENSE || form == ATTN_VARLEN) {
         lls_attn_prefill_args a = LLS_ATTN_PREFILL_ARGS_INIT;
-        a.mask = p->mask, a.score = score, a.q = &p->q, a.k = &p->k, a.v = &p->v, a.out = &p->out, a.lse = &p->lse, a.variant = h->variant;
+        a.mask = p->mask, a.score = score, a.q = &p->q, a.k = &p->k, a.v = &p->v, a.out = &p->out, a.lse = &p->lse,
+        a.variant = h->variant;
         if (form == ATTN_VARLEN) a.cu_seqlens_q = &p->cu_q, a.cu_seqlens_kv = &p->cu_kv, a.max_q_len = max_q_len;
         return lls_attn_prefill(h->ctx, &a, h->stream);
     }
     lls_attn_decode_args a = LLS_ATTN_DECODE_ARGS_INIT;
-    a.mask = p->mask, a.score = score, a.q = &p->q, a.k_cache = &p->k, a.v_cache = &p->v, a.kv_lens = &p->kv_lens, a.out = &p->out, a.lse = &p->lse;
+    a.mask = p->mask, a.score = score, a.q = &p->q, a.k_cache = &p->k, a.v_cache = &p->v, a.kv_lens = &p->kv_lens,
+    a.out = &p->out, a.lse = &p->lse;
     a.num_splits = p->num_splits, a.variant = h->variant;
     if (form == ATTN_PAGED) a.page_table = &p->page_table, a.cu_seqlens_q = &p->cu_q, a.max_q_len = max_q_len;
     size_t bytes;
@@ -165,7 +177,8 @@ double attn_out(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head
     return th_value(h, &p->out, out_index(p, b, i, head, d));
 }
 
-void attn_expect_out(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head, int64_t d, double want, double tol) {
+void attn_expect_out(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head, int64_t d, double want,
+                     double tol) {
     th_expect_near(h, &p->out, out_index(p, b, i, head, d), want, tol);
 }
 
@@ -188,9 +201,11 @@ static void run_generated(th *h, const void *param) {
 static const char *const form_names[] = {"dense", "varlen", "contiguous", "paged"};
 
 static void generate_one(th *h, attn_form form, int n, int32_t head_dim, lls_dtype dtype) {
-    static const int32_t lens[][2] = {{1, 1}, {1, 33}, {2, 257}, {5, 5}, {16, 64}, {17, 65}, {48, 48}, {49, 97}, {3, 1}, {1, 300}, {33, 31}, {8, 520}, {64, 63}, {1, 16}};
+    static const int32_t lens[][2] = {{1, 1},   {1, 33}, {2, 257}, {5, 5},   {16, 64}, {17, 65}, {48, 48},
+                                      {49, 97}, {3, 1},  {1, 300}, {33, 31}, {8, 520}, {64, 63}, {1, 16}};
     static const int32_t heads[][2] = {{3, 1}, {9, 3}, {2, 2}, {8, 1}, {6, 2}, {5, 5}, {14, 2}};
-    static const lls_attn_mask masks[] = {{true, -1, -1}, {false, -1, -1}, {true, 7, -1}, {false, 5, 9}, {true, 0, -1}, {false, -1, 3}, {true, 70, -1}};
+    static const lls_attn_mask masks[] = {{true, -1, -1}, {false, -1, -1}, {true, 7, -1}, {false, 5, 9},
+                                          {true, 0, -1},  {false, -1, 3},  {true, 70, -1}};
     const lls_dtype dtypes[] = {LLS_F32, LLS_F16, LLS_BF16};
     bool decode = form == ATTN_CONTIGUOUS || form == ATTN_PAGED, ragged = form == ATTN_VARLEN || form == ATTN_PAGED;
     generated g = {.form = form};
@@ -215,9 +230,10 @@ static void generate_one(th *h, attn_form form, int n, int32_t head_dim, lls_dty
     p->num_splits = decode ? (int32_t[]){0, 1, 2, 5, 128}[n % 5] : 0;
     // Keys round to their own dtype before either side reads them, so the tolerance is that of the output.
     char name[160];
-    snprintf(name, sizeof name, "random %d %s D %d/%d %s %s batch %d q %d kv %d heads %d/%d mask %d,%d,%d%s%s%s%s", n, form_names[form], p->head_dim, p->head_dim_v,
-             lls_dtype_name(p->dtype), lls_dtype_name(p->kv_dtype), p->batch, p->q_len[0], p->kv_len[0], p->num_heads, p->num_kv_heads, p->mask.causal,
-             p->mask.window_left, p->mask.window_right, p->softcap > 0 ? " softcap" : "", p->alibi ? " alibi" : "", p->sinks ? " sinks" : "",
+    snprintf(name, sizeof name, "random %d %s D %d/%d %s %s batch %d q %d kv %d heads %d/%d mask %d,%d,%d%s%s%s%s", n,
+             form_names[form], p->head_dim, p->head_dim_v, lls_dtype_name(p->dtype), lls_dtype_name(p->kv_dtype),
+             p->batch, p->q_len[0], p->kv_len[0], p->num_heads, p->num_kv_heads, p->mask.causal, p->mask.window_left,
+             p->mask.window_right, p->softcap > 0 ? " softcap" : "", p->alibi ? " alibi" : "", p->sinks ? " sinks" : "",
              p->transposed ? " transposed" : "");
     th_run_case(h, name, run_generated, &g);
 }

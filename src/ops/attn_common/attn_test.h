@@ -1,4 +1,5 @@
-/* One logical attention problem, run through any of the forms the library offers: the same rows of known-fault tests serve attn_prefill and attn_decode. */
+/* One logical attention problem, run through any of the forms the library offers: the same rows of known-fault tests
+ * serve attn_prefill and attn_decode. */
 #ifndef LLS_OPS_ATTN_COMMON_ATTN_TEST_H
 #define LLS_OPS_ATTN_COMMON_ATTN_TEST_H
 
@@ -26,17 +27,17 @@ struct attn_problem {
     lls_attn_mask mask;
     float scale, softcap;
     bool alibi, sinks;
-    int32_t page_size;     /* 0: 16 */
+    int32_t page_size;      /* 0: 16 */
     int32_t extra_capacity; /* further keys, or pages, past the longest sequence */
     const int32_t *padding; /* page-table entries past the used range, taken in turn; NULL: 0 */
     int32_t num_padding;
-    double unused;          /* what unused slots and pages hold */
-    bool has_unused;        /* false: NaN */
-    bool transposed;        /* q and out lie head by head instead of row by row */
+    double unused;   /* what unused slots and pages hold */
+    bool has_unused; /* false: NaN */
+    bool transposed; /* q and out lie head by head instead of row by row */
     int32_t num_splits;
-    const char *out_name;   /* NULL: "out" */
-    bool uncompared;        /* the outputs are not compared with the oracle's */
-    double tol;             /* 0: th_tol */
+    const char *out_name; /* NULL: "out" */
+    bool uncompared;      /* the outputs are not compared with the oracle's */
+    double tol;           /* 0: th_tol */
 
     /* Made by attn_run. */
     attn_form form;
@@ -51,7 +52,8 @@ struct attn_problem {
 /* Makes the tensors and calls the op. */
 lls_status attn_run(th *h, attn_problem *p, attn_form form);
 double attn_out(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head, int64_t d);
-void attn_expect_out(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head, int64_t d, double want, double tol);
+void attn_expect_out(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head, int64_t d, double want,
+                     double tol);
 void attn_expect_lse(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head, double want, double tol);
 
 /* Near normal numbers, the same for the same arguments. */

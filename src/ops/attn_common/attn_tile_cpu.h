@@ -1,9 +1,11 @@
 /* The arithmetic of one tile: a block of query rows against a run of keys. Included by attn_cpu.c, once a SIMD level.
  *
  * Two layouts of the scores, after the number of rows:
- *  - many rows: vectors run along the rows, s[key][row]. A key element is broadcast against vectors of transposed queries, so that neither K nor the scores need
+ *  - many rows: vectors run along the rows, s[key][row]. A key element is broadcast against vectors of transposed
+ *    queries, so that neither K nor the scores need
  *    a transpose, and maximum and sum of the softmax are lane by lane.
- *  - few rows (at most half a vector, as in decoding): vectors run along head_dim, s[row][key]. A key is read once for all rows, straight from the cache, and its
+ *  - few rows (at most half a vector, as in decoding): vectors run along head_dim, s[row][key]. A key is read once for
+ *    all rows, straight from the cache, and its
  *    dot products are summed a vector of keys at a time.
  *
  * A value that a row does not see is never multiplied for it, not even by zero: a NaN there stays there. */
@@ -14,14 +16,15 @@
 #include "ops/attn_common/attn.h"
 
 enum {
-    TILE_ROWS = 48,       /* query rows (token x head of the group) of a task */
+    TILE_ROWS = 48, /* query rows (token x head of the group) of a task */
     FEW_ROWS = LLS_VF / 2,
-    WIDE_KEYS = 64,       /* keys of a tile when rows are many: K, V, queries and scores stay in L2, near L1 */
-    FEW_KEYS = 256,       /* and when they are few */
+    WIDE_KEYS = 64, /* keys of a tile when rows are many: K, V, queries and scores stay in L2, near L1 */
+    FEW_KEYS = 256, /* and when they are few */
     MAX_KEYS = FEW_KEYS,
-    KEY_BLOCK = LLS_VF == 16 ? 8 : 4, /* accumulators of the wide scores: KEY_BLOCK x 3 vectors */
+    KEY_BLOCK = LLS_VF == 16 ? 8 : 4,    /* accumulators of the wide scores: KEY_BLOCK x 3 vectors */
     COLUMN_BLOCK = LLS_VF == 16 ? 4 : 2, /* and of the output: 4 rows x COLUMN_BLOCK vectors */
-    KEY_STRIDE = LLS__ATTN_MAX_HEAD_DIM + 16 /* converted keys and values: a constant, which addressing modes can hold, and no power of two */
+    KEY_STRIDE = LLS__ATTN_MAX_HEAD_DIM +
+                 16 /* converted keys and values: a constant, which addressing modes can hold, and no power of two */
 };
 
 /* Rows of keys or values, wherever they lie. Pointers past the last key repeat it up to a whole vector of keys. */
@@ -41,15 +44,16 @@ typedef struct query_rows {
     int32_t begin[TILE_ROWS], end[TILE_ROWS]; /* visible keys */
     int32_t position[TILE_ROWS];              /* ALiBi counts from here */
     float slope[TILE_ROWS];
-    int32_t last_begin, first_end;            /* keys [last_begin, first_end) are seen by all */
-    float *max, *sum;                         /* [padded] */
-    float *acc;                               /* [count][dvp], not yet divided by sum */
-    float rescale[TILE_ROWS];                 /* what acc still has to be multiplied by since the maximum moved */
+    int32_t last_begin, first_end; /* keys [last_begin, first_end) are seen by all */
+    float *max, *sum;              /* [padded] */
+    float *acc;                    /* [count][dvp], not yet divided by sum */
+    float rescale[TILE_ROWS];      /* what acc still has to be multiplied by since the maximum moved */
 } query_rows;
 
 /* ---- Scores ---- */
 
-// s[key][row] for KEY_BLOCK keys and `vectors` vectors of rows. k [KEY_BLOCK][KEY_STRIDE], qt [dim][TILE_ROWS], s [KEY_BLOCK][TILE_ROWS].
+// s[key][row] for KEY_BLOCK keys and `vectors` vectors of rows. k [KEY_BLOCK][KEY_STRIDE], qt [dim][TILE_ROWS], s
+// [KEY_BLOCK][TILE_ROWS].
 LLS_INLINE void wide_scores_block(const float *k, const float *qt, int64_t dim, float *s, int vectors) {
     vf acc[KEY_BLOCK][3] = {{{0}}};
     for (int64_t d = 0; d < dim; d++) {
@@ -78,8 +82,9 @@ static void wide_scores(const float *k, int64_t keys, const float *qt, int64_t p
     }
 }
 
-/* One level of a sum over the lanes of many vectors at once. Lanes whose number has bit `level` clear take from a, the others from b, and each adds the lane at
- * distance 2^level in the same source: one blend, one shuffle, one addition. After all levels lane i holds the sum of vector i. */
+/* One level of a sum over the lanes of many vectors at once. Lanes whose number has bit `level` clear take from a, the
+ * others from b, and each adds the lane at distance 2^level in the same source: one blend, one shuffle, one addition.
+ * After all levels lane i holds the sum of vector i. */
 LLS_INLINE vf fold_lanes(vf a, vf b, int level) {
 #if LLS_VF == 16
     switch (level) {
@@ -98,9 +103,15 @@ LLS_INLINE vf fold_lanes(vf a, vf b, int level) {
     }
 #elif LLS_VF == 8
     switch (level) {
-    case 0: return __builtin_shufflevector(a, b, 0, 9, 2, 11, 4, 13, 6, 15) + __builtin_shufflevector(a, b, 1, 8, 3, 10, 5, 12, 7, 14);
-    case 1: return __builtin_shufflevector(a, b, 0, 1, 10, 11, 4, 5, 14, 15) + __builtin_shufflevector(a, b, 2, 3, 8, 9, 6, 7, 12, 13);
-    default: return __builtin_shufflevector(a, b, 0, 1, 2, 3, 12, 13, 14, 15) + __builtin_shufflevector(a, b, 4, 5, 6, 7, 8, 9, 10, 11);
+    case 0:
+        return __builtin_shufflevector(a, b, 0, 9, 2, 11, 4, 13, 6, 15) +
+               __builtin_shufflevector(a, b, 1, 8, 3, 10, 5, 12, 7, 14);
+    case 1:
+        return __builtin_shufflevector(a, b, 0, 1, 10, 11, 4, 5, 14, 15) +
+               __builtin_shufflevector(a, b, 2, 3, 8, 9, 6, 7, 12, 13);
+    default:
+        return __builtin_shufflevector(a, b, 0, 1, 2, 3, 12, 13, 14, 15) +
+               __builtin_shufflevector(a, b, 4, 5, 6, 7, 8, 9, 10, 11);
     }
 #else
     if (level == 0) return __builtin_shufflevector(a, b, 0, 5, 2, 7) + __builtin_shufflevector(a, b, 1, 4, 3, 6);
@@ -119,7 +130,8 @@ LLS_INLINE vf sums_of(vf v[LLS_VF]) {
 }
 
 // s[row][key] for `rows` rows and LLS_VF keys. q [rows][dp], s [rows][FEW_KEYS].
-LLS_INLINE void few_scores_block(lls_dtype dtype, const void *const *k, const float *q, int64_t dp, float *s, int rows) {
+LLS_INLINE void few_scores_block(lls_dtype dtype, const void *const *k, const float *q, int64_t dp, float *s,
+                                 int rows) {
     enum { AT_ONCE = 4 };
     vf part[4][LLS_VF];
     for (int j = 0; j < LLS_VF; j += AT_ONCE) {
@@ -139,14 +151,16 @@ LLS_INLINE void few_scores_block(lls_dtype dtype, const void *const *k, const fl
     for (int r = 0; r < rows; r++) vf_store_f32(s + r * FEW_KEYS, sums_of(part[r]));
 }
 
-/* Keys lie num_kv_heads * head_dim apart, further than hardware prefetchers follow, and decoding reads each once: ask for the rows of the next vector of keys. */
+/* Keys lie num_kv_heads * head_dim apart, further than hardware prefetchers follow, and decoding reads each once: ask
+ * for the rows of the next vector of keys. */
 LLS_INLINE void prefetch_rows(const key_rows *rows, int64_t first, int64_t bytes) {
     for (int64_t j = first; j < first + LLS_VF; j++) {
         for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)rows->row[j] + at);
     }
 }
 
-LLS_INLINE void few_scores_of(lls_dtype dtype, const key_rows *k, const key_rows *v, int64_t keys, const float *q, int64_t rows, int64_t dp, int64_t dvp, float *s) {
+LLS_INLINE void few_scores_of(lls_dtype dtype, const key_rows *k, const key_rows *v, int64_t keys, const float *q,
+                              int64_t rows, int64_t dp, int64_t dvp, float *s) {
     int64_t size = dtype == LLS_F32 ? 4 : 2;
     for (int64_t j = 0; j < keys; j += LLS_VF) {
         if (j + LLS_VF < keys) prefetch_rows(k, j + LLS_VF, dp * size);
@@ -163,7 +177,8 @@ LLS_INLINE void few_scores_of(lls_dtype dtype, const key_rows *k, const key_rows
 }
 
 // Fetches the values v on the way, which come next.
-static void few_scores(const key_rows *k, const key_rows *v, int64_t keys, const float *q, int64_t rows, int64_t dp, int64_t dvp, float *s) {
+static void few_scores(const key_rows *k, const key_rows *v, int64_t keys, const float *q, int64_t rows, int64_t dp,
+                       int64_t dvp, float *s) {
     switch (k->dtype) {
     case LLS_F16: few_scores_of(LLS_F16, k, v, keys, q, rows, dp, dvp, s); break;
     case LLS_BF16: few_scores_of(LLS_BF16, k, v, keys, q, rows, dp, dvp, s); break;
@@ -176,7 +191,8 @@ static void few_scores(const key_rows *k, const key_rows *v, int64_t keys, const
 // tanh to some 1e-7: the exponential form loses digits near 0, where three terms of the series suffice.
 LLS_INLINE vf tanh_of(vf x) {
     vf square = x * x;
-    vf series = x * (vf_set1(1) + square * (vf_set1(-1.0f / 3) + square * (vf_set1(2.0f / 15) + square * vf_set1(-17.0f / 315))));
+    vf series = x * (vf_set1(1) +
+                     square * (vf_set1(-1.0f / 3) + square * (vf_set1(2.0f / 15) + square * vf_set1(-17.0f / 315))));
     vf closed = vf_set1(1) - vf_set1(2) / (vf_exp(x + x) + vf_set1(1));
     return vf_select(square < vf_set1(0.04f), series, closed);
 }
@@ -200,8 +216,10 @@ LLS_INLINE vf reference_of(vf max) {
     return vf_select(max == vf_set1(-INFINITY), vf_set1(0), max);
 }
 
-// s[key][row] of keys [first, first + keys): scores become weights; max, sum and rescale move on. `masked`: some row does not see all of the keys.
-LLS_INLINE void wide_softmax_of(query_rows *rows, const score_rule *rule, int32_t first, int64_t keys, float *s, bool masked) {
+// s[key][row] of keys [first, first + keys): scores become weights; max, sum and rescale move on. `masked`: some row
+// does not see all of the keys.
+LLS_INLINE void wide_softmax_of(query_rows *rows, const score_rule *rule, int32_t first, int64_t keys, float *s,
+                                bool masked) {
     for (int32_t r = 0; r < rows->padded; r += LLS_VF) {
         vi begin = vi_load(rows->begin + r), end = vi_load(rows->end + r), position = vi_load(rows->position + r);
         vf slope = vf_load_f32(rows->slope + r), old_max = vf_load_f32(rows->max + r), max = old_max;
@@ -272,12 +290,14 @@ typedef struct weights {
     int64_t row_step, key_step;
 } weights;
 
-// acc[row][columns] = acc * rescale[row] + sum over keys [begin, end) of weight * v[key][columns], for `rows` rows and `vectors` vectors of columns.
-LLS_INLINE void values_block(lls_dtype dtype, const key_rows *v, int64_t begin, int64_t end, int64_t column, weights w, const float *rescale, float *acc,
-                             int64_t dvp, int rows, int vectors) {
+// acc[row][columns] = acc * rescale[row] + sum over keys [begin, end) of weight * v[key][columns], for `rows` rows and
+// `vectors` vectors of columns.
+LLS_INLINE void values_block(lls_dtype dtype, const key_rows *v, int64_t begin, int64_t end, int64_t column, weights w,
+                             const float *rescale, float *acc, int64_t dvp, int rows, int vectors) {
     vf sum[4][COLUMN_BLOCK];
     for (int r = 0; r < rows; r++) {
-        for (int c = 0; c < vectors; c++) sum[r][c] = vf_load_f32(acc + r * dvp + column + c * LLS_VF) * vf_set1(rescale[r]);
+        for (int c = 0; c < vectors; c++)
+            sum[r][c] = vf_load_f32(acc + r * dvp + column + c * LLS_VF) * vf_set1(rescale[r]);
     }
     for (int64_t j = begin; j < end; j++) {
         vf x[COLUMN_BLOCK];
@@ -292,7 +312,8 @@ LLS_INLINE void values_block(lls_dtype dtype, const key_rows *v, int64_t begin, 
     }
 }
 
-LLS_INLINE void values_rows(lls_dtype dtype, const key_rows *v, int64_t begin, int64_t end, weights w, const float *rescale, float *acc, int64_t dvp, int rows) {
+LLS_INLINE void values_rows(lls_dtype dtype, const key_rows *v, int64_t begin, int64_t end, weights w,
+                            const float *rescale, float *acc, int64_t dvp, int rows) {
     int64_t column = 0;
     for (; column + COLUMN_BLOCK * LLS_VF <= dvp; column += COLUMN_BLOCK * LLS_VF) {
         values_block(dtype, v, begin, end, column, w, rescale, acc, dvp, rows, COLUMN_BLOCK);
@@ -300,8 +321,8 @@ LLS_INLINE void values_rows(lls_dtype dtype, const key_rows *v, int64_t begin, i
     for (; column < dvp; column += LLS_VF) values_block(dtype, v, begin, end, column, w, rescale, acc, dvp, rows, 1);
 }
 
-LLS_INLINE void values_rows_n(lls_dtype dtype, const key_rows *v, int64_t begin, int64_t end, weights w, const float *rescale, float *acc, int64_t dvp,
-                              int64_t rows) {
+LLS_INLINE void values_rows_n(lls_dtype dtype, const key_rows *v, int64_t begin, int64_t end, weights w,
+                              const float *rescale, float *acc, int64_t dvp, int64_t rows) {
     switch (rows) {
     case 1: values_rows(dtype, v, begin, end, w, rescale, acc, dvp, 1); break;
     case 2: values_rows(dtype, v, begin, end, w, rescale, acc, dvp, 2); break;
@@ -310,7 +331,8 @@ LLS_INLINE void values_rows_n(lls_dtype dtype, const key_rows *v, int64_t begin,
     }
 }
 
-static void values_any(const key_rows *v, int64_t begin, int64_t end, weights w, const float *rescale, float *acc, int64_t dvp, int64_t rows) {
+static void values_any(const key_rows *v, int64_t begin, int64_t end, weights w, const float *rescale, float *acc,
+                       int64_t dvp, int64_t rows) {
     switch (v->dtype) {
     case LLS_F16: values_rows_n(LLS_F16, v, begin, end, w, rescale, acc, dvp, rows); break;
     case LLS_BF16: values_rows_n(LLS_BF16, v, begin, end, w, rescale, acc, dvp, rows); break;
@@ -318,8 +340,8 @@ static void values_any(const key_rows *v, int64_t begin, int64_t end, weights w,
     }
 }
 
-// The visible part of keys [first, first + keys) added to every row. Four rows share the loads of a value where all four see it; the keys at either side of that
-// range, a few at a causal border, go row by row.
+// The visible part of keys [first, first + keys) added to every row. Four rows share the loads of a value where all
+// four see it; the keys at either side of that range, a few at a causal border, go row by row.
 static void add_values(query_rows *rows, int32_t first, int64_t keys, const key_rows *v, weights w, int64_t dvp) {
     static const float one[4] = {1, 1, 1, 1};
     for (int32_t r0 = 0; r0 < rows->count; r0 += 4) {
@@ -339,7 +361,8 @@ static void add_values(query_rows *rows, int32_t first, int64_t keys, const key_
         for (int32_t r = 0; r < count; r++) ahead |= begin[r] < shared_begin && begin[r] < end[r];
         for (int32_t r = 0; ahead && r < count; r++) {
             weights own = {block.w + r * w.row_step, w.row_step, w.key_step};
-            values_any(v, begin[r], end[r] < shared_begin ? end[r] : shared_begin, own, rescale + r, acc + r * dvp, dvp, 1);
+            values_any(v, begin[r], end[r] < shared_begin ? end[r] : shared_begin, own, rescale + r, acc + r * dvp, dvp,
+                       1);
         }
         values_any(v, shared_begin, shared_end, block, ahead ? one : rescale, acc, dvp, count);
         for (int32_t r = 0; r < count; r++) {

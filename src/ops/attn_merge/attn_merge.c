@@ -17,7 +17,9 @@ static const lls__kernel kernels[] = {
 
 static const char *naive_reject(const void *args) {
     const lls_attn_merge_args *m = args;
-    return m->a->shape[0] * m->a->shape[1] / LLS__ATTN_MERGE_WARPS < INT32_MAX ? NULL : "a warp a row would need 2^31 blocks or more";
+    return m->a->shape[0] * m->a->shape[1] / LLS__ATTN_MERGE_WARPS < INT32_MAX
+               ? NULL
+               : "a warp a row would need 2^31 blocks or more";
 }
 
 static lls_status naive(lls_ctx *ctx, const void *args, lls_stream stream) {
@@ -87,7 +89,8 @@ static lls_status validate(const lls_ctx *ctx, const lls_attn_merge_args *m) {
     LLS_TRY(check_lse(ctx, m, "lse_b", m->lse_b));
     for (int32_t dim = 0; dim < 3; dim++) {
         if (m->a->shape[dim] > INT32_MAX) {
-            return lls__fail(LLS_ERR_SHAPE, "%s: a.shape[%d] is %lld, must be below 2^31", op, dim, (long long)m->a->shape[dim]);
+            return lls__fail(LLS_ERR_SHAPE, "%s: a.shape[%d] is %lld, must be below 2^31", op, dim,
+                             (long long)m->a->shape[dim]);
         }
     }
     LLS_TRY(lls__check_no_self_overlap(op, "out", m->out));

@@ -24,7 +24,7 @@ typedef struct lls__attn_merge_params {
     float *lse; /* may be NULL */
     lls__rows a_rows, b_rows, out_rows;
     int64_t lse_a_token, lse_a_head, lse_b_token, lse_b_head, lse_token, lse_head; /* strides */
-    int64_t rows;      /* tokens * num_heads */
+    int64_t rows;                                                                  /* tokens * num_heads */
     int32_t num_heads, head_dim;
 } lls__attn_merge_params;
 

@@ -1,4 +1,5 @@
-/* Validation, the variant table, and the CUDA launches of attn_prefill. The definition is in ops.h; what it shares with attn_decode is in attn_common. */
+/* Validation, the variant table, and the CUDA launches of attn_prefill. The definition is in ops.h; what it shares with
+ * attn_decode is in attn_common. */
 #include "core/ctx.h"
 #include "core/error.h"
 #include "core/tensor.h"
@@ -63,8 +64,13 @@ static lls_status validate(const lls_ctx *ctx, const lls_attn_prefill_args *a, l
     LLS_TRY(lls__attn_take_queries(ctx, op, a->q, a->cu_seqlens_q, a->max_q_len, p));
     LLS_TRY(take_keys(ctx, a, p));
     LLS_TRY(lls__attn_take_score(ctx, &a->mask, &a->score, p));
-    const lls__attn_arg inputs[] = {{"q", a->q}, {"k", a->k}, {"v", a->v}, {"cu_seqlens_q", a->cu_seqlens_q}, {"cu_seqlens_kv", a->cu_seqlens_kv},
-                                    {"score.alibi_slopes", a->score.alibi_slopes}, {"score.sinks", a->score.sinks}};
+    const lls__attn_arg inputs[] = {{"q", a->q},
+                                    {"k", a->k},
+                                    {"v", a->v},
+                                    {"cu_seqlens_q", a->cu_seqlens_q},
+                                    {"cu_seqlens_kv", a->cu_seqlens_kv},
+                                    {"score.alibi_slopes", a->score.alibi_slopes},
+                                    {"score.sinks", a->score.sinks}};
     return lls__attn_take_outputs(ctx, a->q, a->out, a->lse, inputs, LLS_COUNT(inputs), p);
 }
 

@@ -1,4 +1,5 @@
-/* attn_prefill: known faults A01 to A11 and D10 through the dense and the varlen form, strides, values nobody may see, errors, products. */
+/* attn_prefill: known faults A01 to A11 and D10 through the dense and the varlen form, strides, values nobody may see,
+ * errors, products. */
 #include <math.h>
 
 #include "ops/attn_common/attn_test.h"
@@ -36,27 +37,34 @@ static lls_status call(th *h, const lls_tensor *q, const lls_tensor *k, const ll
     return lls_attn_prefill(h->ctx, &a, h->stream);
 }
 
-// Views of a packed projection, of interleaved keys, of (B, H, S, D) storage and of one batch expanded give the bits of contiguous tensors.
+// Views of a packed projection, of interleaved keys, of (B, H, S, D) storage and of one batch expanded give the bits of
+// contiguous tensors.
 static void a11(th *h, const void *param) {
     (void)param;
     const slice qs = {0, HEADS}, ks = {HEADS, 1}, vs = {HEADS + 1, 1};
-    int64_t q_shape[] = {BATCH, ROWS, HEADS, DIM}, kv_shape[] = {BATCH, ROWS, 1, DIM}, packed_shape[] = {BATCH, ROWS, PACKED, DIM};
-    lls_tensor q = th_filled(h, LLS_F16, 4, q_shape, NULL, of_packed, &qs), k = th_filled(h, LLS_F16, 4, kv_shape, NULL, of_packed, &ks);
-    lls_tensor v = th_filled(h, LLS_F16, 4, kv_shape, NULL, of_packed, &vs), want = th_output(h, "contiguous", LLS_F16, 4, q_shape, NULL, 2e-3);
+    int64_t q_shape[] = {BATCH, ROWS, HEADS, DIM}, kv_shape[] = {BATCH, ROWS, 1, DIM},
+            packed_shape[] = {BATCH, ROWS, PACKED, DIM};
+    lls_tensor q = th_filled(h, LLS_F16, 4, q_shape, NULL, of_packed, &qs),
+               k = th_filled(h, LLS_F16, 4, kv_shape, NULL, of_packed, &ks);
+    lls_tensor v = th_filled(h, LLS_F16, 4, kv_shape, NULL, of_packed, &vs),
+               want = th_output(h, "contiguous", LLS_F16, 4, q_shape, NULL, 2e-3);
     if (!th_ok(h, call(h, &q, &k, &v, &want))) return;
 
-    lls_tensor packed = th_filled(h, LLS_F16, 4, packed_shape, NULL, th_hash, NULL), out = th_output(h, "packed", LLS_F16, 4, q_shape, NULL, 2e-3);
+    lls_tensor packed = th_filled(h, LLS_F16, 4, packed_shape, NULL, th_hash, NULL),
+               out = th_output(h, "packed", LLS_F16, 4, q_shape, NULL, 2e-3);
     lls_tensor pq = heads_of(packed, 0, HEADS), pk = heads_of(packed, HEADS, 1), pv = heads_of(packed, HEADS + 1, 1);
     if (!th_ok(h, call(h, &pq, &pk, &pv, &out))) return;
     th_expect_bits_equal(h, &out, &want);
 
     int64_t every_second[] = {2 * ROWS * DIM + 40, 2 * DIM, DIM, 1};
-    lls_tensor sparse_k = th_filled(h, LLS_F16, 4, kv_shape, every_second, of_packed, &ks), sparse = th_output(h, "every second key", LLS_F16, 4, q_shape, NULL, 2e-3);
+    lls_tensor sparse_k = th_filled(h, LLS_F16, 4, kv_shape, every_second, of_packed, &ks),
+               sparse = th_output(h, "every second key", LLS_F16, 4, q_shape, NULL, 2e-3);
     if (!th_ok(h, call(h, &q, &sparse_k, &v, &sparse))) return;
     th_expect_bits_equal(h, &sparse, &want);
 
     int64_t heads_first[] = {HEADS * ROWS * DIM, DIM, ROWS * DIM, 1};
-    lls_tensor tq = th_filled(h, LLS_F16, 4, q_shape, heads_first, of_packed, &qs), transposed = th_output(h, "heads first", LLS_F16, 4, q_shape, heads_first, 2e-3);
+    lls_tensor tq = th_filled(h, LLS_F16, 4, q_shape, heads_first, of_packed, &qs),
+               transposed = th_output(h, "heads first", LLS_F16, 4, q_shape, heads_first, 2e-3);
     if (!th_ok(h, call(h, &tq, &k, &v, &transposed))) return;
     th_expect_bits_equal(h, &transposed, &want);
 
@@ -69,7 +77,8 @@ static void a11(th *h, const void *param) {
 static void a11_inner_stride(th *h, const void *param) {
     (void)param;
     int64_t shape[] = {1, 4, 1, 8}, stride[] = {64, 16, 16, 2};
-    lls_tensor q = th_normal(h, LLS_F16, 4, shape, NULL, 1), k = th_normal(h, LLS_F16, 4, shape, stride, 1), out = th_output(h, "out", LLS_F16, 4, shape, NULL, 0);
+    lls_tensor q = th_normal(h, LLS_F16, 4, shape, NULL, 1), k = th_normal(h, LLS_F16, 4, shape, stride, 1),
+               out = th_output(h, "out", LLS_F16, 4, shape, NULL, 0);
     th_expect_error(h, call(h, &q, &k, &q, &out), LLS_ERR_STRIDE, "k.stride[3] is 2, must be 1");
     th_expect_error(h, call(h, &q, &q, &k, &out), LLS_ERR_STRIDE, "v.stride[3] is 2, must be 1");
 }
@@ -83,15 +92,26 @@ static double poisoned_tail(const attn_problem *p, char which, int64_t b, int64_
 }
 
 static void hidden_values(th *h, const void *param) {
-    attn_problem p = {.batch = 1, .q_len = {24}, .kv_len = {24}, .num_heads = 6, .num_kv_heads = 2, .head_dim = 64, .dtype = LLS_F16, .fill = poisoned_tail,
-                      .mask = ATTN_MASK(true, -1, -1), .uncompared = true};
+    attn_problem p = {.batch = 1,
+                      .q_len = {24},
+                      .kv_len = {24},
+                      .num_heads = 6,
+                      .num_kv_heads = 2,
+                      .head_dim = 64,
+                      .dtype = LLS_F16,
+                      .fill = poisoned_tail,
+                      .mask = ATTN_MASK(true, -1, -1),
+                      .uncompared = true};
     attn_problem clean = p;
     clean.fill = NULL, clean.out_name = "clean";
-    if (!th_ok(h, attn_run(h, &p, *(const attn_form *)param)) || !th_ok(h, attn_run(h, &clean, *(const attn_form *)param))) return;
+    if (!th_ok(h, attn_run(h, &p, *(const attn_form *)param)) ||
+        !th_ok(h, attn_run(h, &clean, *(const attn_form *)param)))
+        return;
     for (int i = 0; i < 24; i++) {
         for (int head = 0; head < 6; head++) {
             double got = attn_out(h, &p, 0, i, head, 17), want = i < 20 ? attn_out(h, &clean, 0, i, head, 17) : NAN;
-            if (got != want && !(isnan(got) && isnan(want))) th_fail(h, "row %d head %d is %g, must be %g: keys from 20 on hold NaN", i, head, got, want);
+            if (got != want && !(isnan(got) && isnan(want)))
+                th_fail(h, "row %d head %d is %g, must be %g: keys from 20 on hold NaN", i, head, got, want);
         }
     }
 }
@@ -99,8 +119,15 @@ static void hidden_values(th *h, const void *param) {
 // A sequence's bits do not depend on what shares its batch.
 static void alone_or_in_a_batch(th *h, const void *param) {
     (void)param;
-    attn_problem batch = {.batch = 4, .q_len = {70, 1, 0, 19}, .kv_len = {70, 300, 5, 33}, .num_heads = 6, .num_kv_heads = 2, .head_dim = 64, .dtype = LLS_F32,
-                          .mask = ATTN_MASK(true, -1, -1), .tol = 1e-5};
+    attn_problem batch = {.batch = 4,
+                          .q_len = {70, 1, 0, 19},
+                          .kv_len = {70, 300, 5, 33},
+                          .num_heads = 6,
+                          .num_kv_heads = 2,
+                          .head_dim = 64,
+                          .dtype = LLS_F32,
+                          .mask = ATTN_MASK(true, -1, -1),
+                          .tol = 1e-5};
     if (!th_ok(h, attn_run(h, &batch, ATTN_VARLEN))) return;
     attn_problem alone = batch;
     alone.batch = 1, alone.out_name = "alone";
@@ -117,12 +144,20 @@ static void alone_or_in_a_batch(th *h, const void *param) {
 
 static void zero_sizes(th *h, const void *param) {
     (void)param;
-    attn_problem no_rows = {.batch = 2, .q_len = {0, 0}, .kv_len = {4, 4}, .num_heads = 2, .num_kv_heads = 1, .head_dim = 16, .dtype = LLS_F16};
+    attn_problem no_rows = {.batch = 2,
+                            .q_len = {0, 0},
+                            .kv_len = {4, 4},
+                            .num_heads = 2,
+                            .num_kv_heads = 1,
+                            .head_dim = 16,
+                            .dtype = LLS_F16};
     no_rows.mask = ATTN_MASK(false, -1, -1);
     attn_problem no_keys = no_rows, nobody = no_rows;
     no_keys.q_len[0] = no_keys.q_len[1] = 3, no_keys.kv_len[0] = no_keys.kv_len[1] = 0, no_keys.sinks = true;
     nobody.batch = 0;
-    if (!th_ok(h, attn_run(h, &no_rows, ATTN_DENSE)) || !th_ok(h, attn_run(h, &no_keys, ATTN_DENSE)) || !th_ok(h, attn_run(h, &nobody, ATTN_VARLEN))) return;
+    if (!th_ok(h, attn_run(h, &no_rows, ATTN_DENSE)) || !th_ok(h, attn_run(h, &no_keys, ATTN_DENSE)) ||
+        !th_ok(h, attn_run(h, &nobody, ATTN_VARLEN)))
+        return;
     attn_expect_out(h, &no_keys, 1, 2, 1, 15, 0, 0);
     attn_expect_lse(h, &no_keys, 1, 2, 0, -0.5, 0); // the sink alone
     attn_expect_lse(h, &no_keys, 1, 2, 1, -0.25, 0);
@@ -133,24 +168,36 @@ static void a03_all_empty(th *h, const void *param) {
     (void)param;
     int64_t shape[] = {2, 3, 64}, bounds = 4;
     int32_t zeros[4] = {0};
-    lls_tensor q = th_normal(h, LLS_F16, 3, shape, NULL, 1), out = th_output(h, "out", LLS_F16, 3, shape, NULL, 0), cu = th_data(h, LLS_I32, 1, &bounds, zeros);
+    lls_tensor q = th_normal(h, LLS_F16, 3, shape, NULL, 1), out = th_output(h, "out", LLS_F16, 3, shape, NULL, 0),
+               cu = th_data(h, LLS_I32, 1, &bounds, zeros);
     th_allow_nan(h, &out);
     lls_attn_prefill_args a = LLS_ATTN_PREFILL_ARGS_INIT;
-    a.q = &q, a.k = &q, a.v = &q, a.out = &out, a.cu_seqlens_q = &cu, a.cu_seqlens_kv = &cu, a.max_q_len = 1, a.variant = h->variant;
-    if (th_ok(h, lls_attn_prefill(h->ctx, &a, h->stream)) && !isnan(th_value(h, &out, 70))) th_fail(h, "a row past the last sequence was written");
+    a.q = &q, a.k = &q, a.v = &q, a.out = &out, a.cu_seqlens_q = &cu, a.cu_seqlens_kv = &cu, a.max_q_len = 1,
+    a.variant = h->variant;
+    if (th_ok(h, lls_attn_prefill(h->ctx, &a, h->stream)) && !isnan(th_value(h, &out, 70)))
+        th_fail(h, "a row past the last sequence was written");
 }
 
 static void a08_negative(th *h, const void *param) {
     (void)param;
-    attn_problem p = {.batch = 1, .q_len = {1}, .kv_len = {2}, .num_heads = 1, .num_kv_heads = 1, .head_dim = 64, .dtype = LLS_F32, .softcap = -1};
+    attn_problem p = {.batch = 1,
+                      .q_len = {1},
+                      .kv_len = {2},
+                      .num_heads = 1,
+                      .num_kv_heads = 1,
+                      .head_dim = 64,
+                      .dtype = LLS_F32,
+                      .softcap = -1};
     th_expect_error(h, attn_run(h, &p, ATTN_DENSE), LLS_ERR_ARGUMENT, "softcap is -1");
 }
 
 static void errors(th *h, const void *param) {
     (void)param;
     int64_t shape[] = {2, 5, 6, 16}, kv_shape[] = {2, 7, 4, 16}, big[] = {1, 2, 1, 264};
-    lls_tensor q = th_normal(h, LLS_F16, 4, shape, NULL, 1), k = th_normal(h, LLS_F16, 4, kv_shape, NULL, 1), out = th_output(h, "out", LLS_F16, 4, shape, NULL, 0);
-    th_expect_error(h, call(h, &q, &k, &k, &out), LLS_ERR_SHAPE, "q has 6 heads, must be a multiple of the 4 heads of k");
+    lls_tensor q = th_normal(h, LLS_F16, 4, shape, NULL, 1), k = th_normal(h, LLS_F16, 4, kv_shape, NULL, 1),
+               out = th_output(h, "out", LLS_F16, 4, shape, NULL, 0);
+    th_expect_error(h, call(h, &q, &k, &k, &out), LLS_ERR_SHAPE,
+                    "q has 6 heads, must be a multiple of the 4 heads of k");
     kv_shape[2] = 3;
     lls_tensor k3 = th_normal(h, LLS_F16, 4, kv_shape, NULL, 1), k32 = th_normal(h, LLS_F32, 4, kv_shape, NULL, 1);
     th_expect_error(h, call(h, &q, &k32, &k32, &out), LLS_ERR_DTYPE, "k.dtype is f32, must equal q.dtype = f16");
@@ -158,10 +205,12 @@ static void errors(th *h, const void *param) {
     kv_shape[3] = 8;
     lls_tensor k8 = th_normal(h, LLS_F16, 4, kv_shape, NULL, 1);
     th_expect_error(h, call(h, &q, &k8, &k8, &out), LLS_ERR_SHAPE, "k.shape[3] is 8, must equal q's head_dim = 16");
-    th_expect_error(h, call(h, &q, &k3, &k8, &out), LLS_ERR_SHAPE, "out.shape[3] is 16, must equal the head_dim of v = 8");
+    th_expect_error(h, call(h, &q, &k3, &k8, &out), LLS_ERR_SHAPE,
+                    "out.shape[3] is 16, must equal the head_dim of v = 8");
     th_expect_error(h, call(h, &q, &k3, &k3, &q), LLS_ERR_ALIAS, "out at");
     lls_tensor wide = th_normal(h, LLS_F16, 4, big, NULL, 1), wide_out = th_output(h, "wide", LLS_F16, 4, big, NULL, 0);
-    th_expect_error(h, call(h, &wide, &wide, &wide, &wide_out), LLS_ERR_SHAPE, "q.shape[3] is 264, a head must have 1 to 256 elements");
+    th_expect_error(h, call(h, &wide, &wide, &wide, &wide_out), LLS_ERR_SHAPE,
+                    "q.shape[3] is 264, a head must have 1 to 256 elements");
 
     lls_attn_prefill_args a = LLS_ATTN_PREFILL_ARGS_INIT;
     a.q = &q, a.k = &k3, a.v = &k3, a.out = &out, a.variant = h->variant;
@@ -182,19 +231,26 @@ static void errors(th *h, const void *param) {
     a.cu_seqlens_q = &cu_good;
     th_expect_error(h, lls_attn_prefill(h->ctx, &a, h->stream), LLS_ERR_ARGUMENT, "cu_seqlens_kv is NULL");
     a.cu_seqlens_kv = &cu_good;
-    th_expect_error(h, lls_attn_prefill(h->ctx, &a, h->stream), LLS_ERR_ARGUMENT, "max_q_len is 0, must be at least the longest q_len");
+    th_expect_error(h, lls_attn_prefill(h->ctx, &a, h->stream), LLS_ERR_ARGUMENT,
+                    "max_q_len is 0, must be at least the longest q_len");
     if (h->device.type != LLS_CPU) return; // the values below are read on the CPU only
     a.max_q_len = 5;
-    th_expect_error(h, lls_attn_prefill(h->ctx, &a, h->stream), LLS_ERR_ARGUMENT, "max_q_len is 5, must be at least the longest q_len; sequence 1 has 6");
+    th_expect_error(h, lls_attn_prefill(h->ctx, &a, h->stream), LLS_ERR_ARGUMENT,
+                    "max_q_len is 5, must be at least the longest q_len; sequence 1 has 6");
     a.max_q_len = 12, a.cu_seqlens_q = &cu_falling;
-    th_expect_error(h, lls_attn_prefill(h->ctx, &a, h->stream), LLS_ERR_ARGUMENT, "cu_seqlens_q[2] is 10, must be at least the one before it, 12");
+    th_expect_error(h, lls_attn_prefill(h->ctx, &a, h->stream), LLS_ERR_ARGUMENT,
+                    "cu_seqlens_q[2] is 10, must be at least the one before it, 12");
     a.cu_seqlens_q = &cu_late;
     th_expect_error(h, lls_attn_prefill(h->ctx, &a, h->stream), LLS_ERR_ARGUMENT, "cu_seqlens_q[0] is 1, must be 0");
     a.cu_seqlens_q = &cu_good, a.cu_seqlens_kv = &cu_far;
-    th_expect_error(h, lls_attn_prefill(h->ctx, &a, h->stream), LLS_ERR_ARGUMENT, "cu_seqlens_kv[2] is 11, must be at most the tensor's 10 rows");
+    th_expect_error(h, lls_attn_prefill(h->ctx, &a, h->stream), LLS_ERR_ARGUMENT,
+                    "cu_seqlens_kv[2] is 11, must be at most the tensor's 10 rows");
 }
 
-#define BOTH(name, run) {name " dense", run, &dense, false}, {name " varlen", run, &varlen, false}
+#define BOTH(name, run)                     \
+    {name " dense", run, &dense, false}, {  \
+        name " varlen", run, &varlen, false \
+    }
 static const th_case cases[] = {
     BOTH("A01 bottom-right causal", attn_a01),
     {"A03 empty sequences varlen", attn_a03, &varlen, false},

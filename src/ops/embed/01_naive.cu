@@ -1,6 +1,7 @@
 /* Idea: a block a token, a thread an element; GGUF blocks are decoded where they are read.
- * Limited by: scalar 2-byte loads, and for block tables by decoding the scale again for each weight. Floor: tokens * hidden * (table + out) bytes over HBM
- * bandwidth, 3.6 us for 1024 x 4096 bf16 at 4.65 TB/s; one token is all launch latency.
+ * Limited by: scalar 2-byte loads, and for block tables by decoding the scale again for each weight. Floor: tokens *
+ * hidden * (table + out) bytes over HBM bandwidth, 3.6 us for 1024 x 4096 bf16 at 4.65 TB/s; one token is all launch
+ * latency.
  * Needs: nothing beyond sm_80. */
 #include <math_constants.h>
 
@@ -23,10 +24,17 @@ template <typename T> __device__ __forceinline__ void embed_naive(const lls__emb
         int64_t id = p.ids[t];
         bool known = id >= 0 && id < p.vocab;
         T *out = (T *)p.out + t * p.out_stride;
-        for (int64_t i = threadIdx.x; i < p.hidden; i += blockDim.x) out[i] = lls__from_f32<T>(known ? weight(p, id, i) * p.scale : CUDART_NAN_F);
+        for (int64_t i = threadIdx.x; i < p.hidden; i += blockDim.x)
+            out[i] = lls__from_f32<T>(known ? weight(p, id, i) * p.scale : CUDART_NAN_F);
     }
 }
 
-extern "C" __global__ void lls_embed_01_naive_f32(lls__embed_params p) { embed_naive<float>(p); }
-extern "C" __global__ void lls_embed_01_naive_f16(lls__embed_params p) { embed_naive<__half>(p); }
-extern "C" __global__ void lls_embed_01_naive_bf16(lls__embed_params p) { embed_naive<__nv_bfloat16>(p); }
+extern "C" __global__ void lls_embed_01_naive_f32(lls__embed_params p) {
+    embed_naive<float>(p);
+}
+extern "C" __global__ void lls_embed_01_naive_f16(lls__embed_params p) {
+    embed_naive<__half>(p);
+}
+extern "C" __global__ void lls_embed_01_naive_bf16(lls__embed_params p) {
+    embed_naive<__nv_bfloat16>(p);
+}

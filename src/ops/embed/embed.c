@@ -61,7 +61,8 @@ static lls_status check_ids(const lls_embed_args *a) {
     int64_t vocab = a->table->shape[0];
     for (int64_t t = 0; t < a->ids->shape[0]; t++) {
         if (ids[t] < 0 || ids[t] >= vocab) {
-            return lls__fail(LLS_ERR_ARGUMENT, "%s: ids[%lld] is %d, must be in [0, %lld), the rows of table", op, (long long)t, ids[t], (long long)vocab);
+            return lls__fail(LLS_ERR_ARGUMENT, "%s: ids[%lld] is %d, must be in [0, %lld), the rows of table", op,
+                             (long long)t, ids[t], (long long)vocab);
         }
     }
     return LLS_OK;

@@ -1,4 +1,5 @@
-/* Tokens over threads. Rows of floats are converted a vector at a time; rows of GGUF blocks are decoded block by block into a buffer in L1 first. */
+/* Tokens over threads. Rows of floats are converted a vector at a time; rows of GGUF blocks are decoded block by block
+ * into a buffer in L1 first. */
 #include "core/ctx.h"
 #include "core/tensor.h"
 #include "cpu/simd.h"
@@ -14,7 +15,8 @@ static void float_row(lls_dtype from, const void *row, float scale, lls_dtype to
     if (i < n) vf_store_n(to, out, i, n - i, vf_load_n(from, row, i, n - i) * vf_set1(scale));
 }
 
-/* Inlined with a constant dtype and unrolled over groups, so that every shift and byte offset of blocks.h is a constant and the inner loop is vector code. */
+/* Inlined with a constant dtype and unrolled over groups, so that every shift and byte offset of blocks.h is a constant
+ * and the inner loop is vector code. */
 LLS_INLINE void decode_block(lls_dtype dtype, const uint8_t *block, float *weights) {
     const int elems = lls__block_elems(dtype);
 #pragma GCC unroll 16
@@ -53,7 +55,8 @@ static void tokens(void *arg, int64_t begin, int64_t end, int worker) {
     const int32_t *ids = a->ids->data;
     int64_t hidden = table->shape[1];
     bool is_float = lls__is_float(table->dtype);
-    int64_t row_bytes = (is_float ? table->stride[0] : hidden) / lls_dtype_block_elems(table->dtype) * lls_dtype_block_bytes(table->dtype);
+    int64_t row_bytes = (is_float ? table->stride[0] : hidden) / lls_dtype_block_elems(table->dtype) *
+                        lls_dtype_block_bytes(table->dtype);
     for (int64_t t = begin; t < end; t++) {
         const uint8_t *row = (const uint8_t *)table->data + ids[t] * row_bytes;
         void *out = lls__at(a->out, t * a->out->stride[0]);
@@ -65,7 +68,8 @@ static void tokens(void *arg, int64_t begin, int64_t end, int worker) {
 lls_status LLS_CPU(lls__embed_cpu)(lls_ctx *ctx, const void *args, lls_stream stream) {
     (void)stream;
     const lls_embed_args *a = args;
-    int64_t grain = 16384 / (a->out->shape[1] + 1) + 1; // below some 16k elements a thread's wake-up costs more than it saves
+    int64_t grain = 16384 / (a->out->shape[1] + 1) +
+                    1; // below some 16k elements a thread's wake-up costs more than it saves
     lls__parallel(ctx, a->out->shape[0], grain, tokens, (void *)args);
     return LLS_OK;
 }

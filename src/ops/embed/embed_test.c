@@ -28,7 +28,8 @@ static lls_tensor block_table(th *h, lls_dtype dtype, int64_t vocab, int64_t hid
     int64_t size = lls_dtype_block_bytes(dtype), blocks = vocab * hidden / lls_dtype_block_elems(dtype);
     uint8_t *bytes = malloc((size_t)(blocks * size));
     for (int64_t i = 0; i < blocks * size; i++) bytes[i] = (uint8_t)(64 * th_hash(i, NULL) + 128);
-    int first = dtype == LLS_Q6_K ? 208 : 0, fields = dtype == LLS_Q4_1 || dtype == LLS_Q5_1 || dtype == LLS_Q4_K || dtype == LLS_Q5_K ? 2 : 1;
+    int first = dtype == LLS_Q6_K ? 208 : 0,
+        fields = dtype == LLS_Q4_1 || dtype == LLS_Q5_1 || dtype == LLS_Q4_K || dtype == LLS_Q5_K ? 2 : 1;
     for (int64_t b = 0; b < blocks; b++) {
         for (int f = 0; f < fields; f++) {
             uint8_t *high = &bytes[b * size + first + 2 * f + 1];
@@ -48,7 +49,8 @@ static void random_case(th *h, const void *param) {
     for (int64_t t = 0; t < p->tokens; t++) ids[t] = (int32_t)((t * 7 + 3) % p->vocab); // the last row too, and repeats
     ids[0] = (int32_t)p->vocab - 1;
     lls_tensor id_tensor = th_data(h, LLS_I32, 1, &p->tokens, ids);
-    lls_tensor table = is_block(p->table) ? block_table(h, p->table, p->vocab, p->hidden) : th_normal(h, p->table, 2, table_shape, strides, 1);
+    lls_tensor table = is_block(p->table) ? block_table(h, p->table, p->vocab, p->hidden)
+                                          : th_normal(h, p->table, 2, table_shape, strides, 1);
     bool one_rounding = p->scale == 0 || p->out == LLS_F32; // else fp32 rounds the product before the out dtype does
     lls_tensor out = th_output(h, "out", p->out, 2, shape, strides, one_rounding ? 0 : th_tol(p->out));
     lls_embed_args args = base_args(h, &table, &id_tensor, &out);
@@ -64,12 +66,18 @@ static void generate(th *h) {
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         for (int o = 0; o < 3; o++) {
             for (size_t k = 0; k < sizeof widths / sizeof *widths; k++) {
-                int64_t block = lls_dtype_block_elems(tables[i]), hidden = is_block(tables[i]) ? block * (int64_t)(1 + k) : widths[k];
-                params p = {.tokens = k % 2 ? 5 : 70, .vocab = 11, .hidden = hidden, .table = tables[i], .out = outs[o], .scale = k % 3 == 2 ? 19.595918f : 0,
+                int64_t block = lls_dtype_block_elems(tables[i]),
+                        hidden = is_block(tables[i]) ? block * (int64_t)(1 + k) : widths[k];
+                params p = {.tokens = k % 2 ? 5 : 70,
+                            .vocab = 11,
+                            .hidden = hidden,
+                            .table = tables[i],
+                            .out = outs[o],
+                            .scale = k % 3 == 2 ? 19.595918f : 0,
                             .strided = k % 2 == 1};
                 char name[96];
-                snprintf(name, sizeof name, "random %lldx%lld %s to %s%s", (long long)p.tokens, (long long)hidden, lls_dtype_name(p.table), lls_dtype_name(p.out),
-                         p.scale != 0 ? " scaled" : "");
+                snprintf(name, sizeof name, "random %lldx%lld %s to %s%s", (long long)p.tokens, (long long)hidden,
+                         lls_dtype_name(p.table), lls_dtype_name(p.out), p.scale != 0 ? " scaled" : "");
                 th_run_case(h, name, random_case, &p);
             }
         }
@@ -86,13 +94,16 @@ static void literal_blocks(th *h, const void *param) {
             memcpy(q8[r][b], scale, 2);
             memcpy(q4[r][b], scale, 2);
             for (int i = 0; i < 32; i++) q8[r][b][2 + i] = (uint8_t)(int8_t)(8 * i - 128);
-            for (int i = 0; i < 16; i++) q4[r][b][2 + i] = (uint8_t)(i | (15 - i) << 4); // weight i has code i, weight i + 16 has code 15 - i
+            for (int i = 0; i < 16; i++)
+                q4[r][b][2 + i] = (uint8_t)(i | (15 - i) << 4); // weight i has code i, weight i + 16 has code 15 - i
         }
     }
     int32_t id = 1;
     lls_tensor ids = th_data(h, LLS_I32, 1, (int64_t[]){1}, &id);
-    lls_tensor table8 = th_data(h, LLS_Q8_0, 2, (int64_t[]){2, 64}, q8), table4 = th_data(h, LLS_Q4_0, 2, (int64_t[]){2, 64}, q4);
-    lls_tensor out8 = th_output(h, "q8_0", LLS_F16, 2, (int64_t[]){1, 64}, NULL, 0), out4 = th_output(h, "q4_0", LLS_F32, 2, (int64_t[]){1, 64}, NULL, 0);
+    lls_tensor table8 = th_data(h, LLS_Q8_0, 2, (int64_t[]){2, 64}, q8),
+               table4 = th_data(h, LLS_Q4_0, 2, (int64_t[]){2, 64}, q4);
+    lls_tensor out8 = th_output(h, "q8_0", LLS_F16, 2, (int64_t[]){1, 64}, NULL, 0),
+               out4 = th_output(h, "q4_0", LLS_F32, 2, (int64_t[]){1, 64}, NULL, 0);
     lls_embed_args args = base_args(h, &table8, &ids, &out8);
     if (!th_ok(h, lls_embed(h->ctx, &args, h->stream))) return;
     args = base_args(h, &table4, &ids, &out4);
@@ -132,7 +143,8 @@ static void bad_ids(th *h, const void *param) {
     }
 }
 
-// D06: row offsets of 2^31 and 2^32 elements, in a table with wide gaps (8.6 GB; on a CPU only the touched pages exist).
+// D06: row offsets of 2^31 and 2^32 elements, in a table with wide gaps (8.6 GB; on a CPU only the touched pages
+// exist).
 static void d06(th *h, const void *param) {
     (void)param;
     enum { HIDDEN = 8 };
@@ -147,10 +159,12 @@ static void d06(th *h, const void *param) {
     for (int r = 0; r < 3; r++) {
         uint16_t row[HIDDEN]; // bf16 2^r
         for (int i = 0; i < HIDDEN; i++) row[i] = (uint16_t)(0x3f80 + 0x80 * r);
-        if (lls_upload(h->ctx, (char *)memory + r * stride * 2, row, sizeof row, h->stream)) th_fail(h, "%s", lls_last_error());
+        if (lls_upload(h->ctx, (char *)memory + r * stride * 2, row, sizeof row, h->stream))
+            th_fail(h, "%s", lls_last_error());
     }
     int32_t list[] = {2, 0, 1};
-    lls_tensor ids = th_data(h, LLS_I32, 1, (int64_t[]){3}, list), out = th_output(h, "out", LLS_F32, 2, (int64_t[]){3, HIDDEN}, NULL, 0);
+    lls_tensor ids = th_data(h, LLS_I32, 1, (int64_t[]){3}, list),
+               out = th_output(h, "out", LLS_F32, 2, (int64_t[]){3, HIDDEN}, NULL, 0);
     lls_embed_args args = base_args(h, &table, &ids, &out);
     if (th_ok(h, lls_embed(h->ctx, &args, h->stream))) {
         for (int t = 0; t < 3; t++) th_expect_near(h, &out, t * HIDDEN + HIDDEN - 1, 1 << list[t], 0);
@@ -164,7 +178,8 @@ static void zero_sizes(th *h, const void *param) {
     int32_t list[] = {1, 0, 1};
     for (int i = 0; i < 3; i++) {
         int64_t tokens = sizes[i][0], hidden = sizes[i][1];
-        lls_tensor table = th_normal(h, LLS_F16, 2, (int64_t[]){2, hidden}, NULL, 1), ids = th_data(h, LLS_I32, 1, &tokens, list);
+        lls_tensor table = th_normal(h, LLS_F16, 2, (int64_t[]){2, hidden}, NULL, 1),
+                   ids = th_data(h, LLS_I32, 1, &tokens, list);
         lls_tensor out = th_output(h, "out", LLS_F16, 2, (int64_t[]){tokens, hidden}, NULL, 0);
         lls_embed_args args = base_args(h, &table, &ids, &out);
         if (!th_ok(h, lls_embed(h->ctx, &args, h->stream))) return;
@@ -174,16 +189,20 @@ static void zero_sizes(th *h, const void *param) {
 static void errors(th *h, const void *param) {
     (void)param;
     int32_t list[] = {0, 1, 2};
-    lls_tensor table = th_normal(h, LLS_F16, 2, (int64_t[]){4, 64}, NULL, 1), ids = th_data(h, LLS_I32, 1, (int64_t[]){3}, list);
-    lls_tensor blocks = block_table(h, LLS_Q8_0, 4, 64), out = th_output(h, "out", LLS_F16, 2, (int64_t[]){3, 64}, NULL, 0);
+    lls_tensor table = th_normal(h, LLS_F16, 2, (int64_t[]){4, 64}, NULL, 1),
+               ids = th_data(h, LLS_I32, 1, (int64_t[]){3}, list);
+    lls_tensor blocks = block_table(h, LLS_Q8_0, 4, 64),
+               out = th_output(h, "out", LLS_F16, 2, (int64_t[]){3, 64}, NULL, 0);
     lls_tensor narrow = th_output(h, "narrow", LLS_F16, 2, (int64_t[]){3, 63}, NULL, 0);
 
     lls_embed_args args = base_args(h, &table, &ids, &narrow);
-    th_expect_error(h, lls_embed(h->ctx, &args, h->stream), LLS_ERR_SHAPE, "out.shape[1] is 63, must equal table.shape[1] = 64");
+    th_expect_error(h, lls_embed(h->ctx, &args, h->stream), LLS_ERR_SHAPE,
+                    "out.shape[1] is 63, must equal table.shape[1] = 64");
     lls_tensor two_ids = ids;
     two_ids.shape[0] = 2;
     args = base_args(h, &table, &two_ids, &out);
-    th_expect_error(h, lls_embed(h->ctx, &args, h->stream), LLS_ERR_SHAPE, "ids.shape[0] is 2, must equal out.shape[0] = 3");
+    th_expect_error(h, lls_embed(h->ctx, &args, h->stream), LLS_ERR_SHAPE,
+                    "ids.shape[0] is 2, must equal out.shape[0] = 3");
     lls_tensor wide_ids = ids;
     wide_ids.dtype = LLS_I64;
     args = base_args(h, &table, &wide_ids, &out);
@@ -195,7 +214,8 @@ static void errors(th *h, const void *param) {
     lls_tensor half_block = blocks;
     half_block.shape[1] = 48;
     args = base_args(h, &half_block, &ids, &out);
-    th_expect_error(h, lls_embed(h->ctx, &args, h->stream), LLS_ERR_SHAPE, "table.shape[1] is 48, must be a multiple of q8_0's block of 32");
+    th_expect_error(h, lls_embed(h->ctx, &args, h->stream), LLS_ERR_SHAPE,
+                    "table.shape[1] is 48, must be a multiple of q8_0's block of 32");
     lls_tensor inside = blocks;
     inside.data = out.data;
     args = base_args(h, &inside, &ids, &out);

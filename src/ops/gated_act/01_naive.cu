@@ -1,6 +1,7 @@
 /* Idea: a thread an element, a block 256 columns of a row.
- * Limited by: scalar 2-byte loads, which keep too few bytes in flight to fill HBM. Floor: 3 * rows * n elements over HBM bandwidth, 19 us for
- * 1024 x 14336 bf16 at 4.65 TB/s. The arithmetic, an exponential and a division of some 25 instructions, is close behind: 13 us of all issue slots.
+ * Limited by: scalar 2-byte loads, which keep too few bytes in flight to fill HBM. Floor: 3 * rows * n elements over
+ * HBM bandwidth, 19 us for 1024 x 14336 bf16 at 4.65 TB/s. The arithmetic, an exponential and a division of some 25
+ * instructions, is close behind: 13 us of all issue slots.
  * Needs: nothing beyond sm_80. */
 #include <float.h>
 
@@ -12,7 +13,8 @@ static __device__ __forceinline__ float activate(lls_act act, float x) {
     x = x < -FLT_MAX ? -FLT_MAX : x; // -inf has the limit 0
     switch (act) {
     case LLS_ACT_GELU: return x * normcdff(x);
-    case LLS_ACT_GELU_TANH: return x / (1.0f + expf(x * (-1.59576912f - 0.0713548163f * x * x))); // (1 + tanh u) / 2 = 1 / (1 + e^-2u)
+    case LLS_ACT_GELU_TANH:
+        return x / (1.0f + expf(x * (-1.59576912f - 0.0713548163f * x * x))); // (1 + tanh u) / 2 = 1 / (1 + e^-2u)
     default: return x / (1.0f + expf(-x));
     }
 }
@@ -30,6 +32,12 @@ template <typename T> __device__ __forceinline__ void gated_act_naive(const lls_
     }
 }
 
-extern "C" __global__ void lls_gated_act_01_naive_f32(lls__gated_act_params p) { gated_act_naive<float>(p); }
-extern "C" __global__ void lls_gated_act_01_naive_f16(lls__gated_act_params p) { gated_act_naive<__half>(p); }
-extern "C" __global__ void lls_gated_act_01_naive_bf16(lls__gated_act_params p) { gated_act_naive<__nv_bfloat16>(p); }
+extern "C" __global__ void lls_gated_act_01_naive_f32(lls__gated_act_params p) {
+    gated_act_naive<float>(p);
+}
+extern "C" __global__ void lls_gated_act_01_naive_f16(lls__gated_act_params p) {
+    gated_act_naive<__half>(p);
+}
+extern "C" __global__ void lls_gated_act_01_naive_bf16(lls__gated_act_params p) {
+    gated_act_naive<__nv_bfloat16>(p);
+}

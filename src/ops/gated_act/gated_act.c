@@ -30,7 +30,8 @@ static lls_status naive(lls_ctx *ctx, const void *args, lls_stream stream) {
     };
     enum { BLOCK = 256 };
     lls__grid shape = {
-        .grid = {lls__grid_axis((p.n + BLOCK - 1) / BLOCK, LLS__MAX_GRID_X), lls__grid_axis(p.rows, LLS__MAX_GRID_YZ), 1},
+        .grid = {lls__grid_axis((p.n + BLOCK - 1) / BLOCK, LLS__MAX_GRID_X), lls__grid_axis(p.rows, LLS__MAX_GRID_YZ),
+                 1},
         .block = {BLOCK, 1, 1},
     };
     return lls__launch(ctx, &kernels[lls__float_index(a->gate->dtype)], &shape, (void *[]){&p}, stream);
@@ -57,7 +58,8 @@ const lls__op lls__op_gated_act = {
 #endif
 };
 
-static lls_status check_like_gate(const lls_ctx *ctx, const lls_gated_act_args *a, const char *name, const lls_tensor *t) {
+static lls_status check_like_gate(const lls_ctx *ctx, const lls_gated_act_args *a, const char *name,
+                                  const lls_tensor *t) {
     LLS_TRY(lls__check_tensor(ctx, op, name, t, 2, 2, LLS__FLOATS));
     LLS_TRY(lls__check_same_dtype(op, name, t, "gate", a->gate));
     LLS_TRY(lls__check_same_shape(op, name, t, "gate", a->gate));
@@ -75,7 +77,8 @@ static lls_status validate(const lls_ctx *ctx, const lls_gated_act_args *a) {
         LLS_TRY(lls__check_in_place_or_disjoint(op, "out", a->out, "up", a->up));
     }
     if (a->act < LLS_ACT_SILU || a->act > LLS_ACT_GELU_TANH) {
-        return lls__fail(LLS_ERR_ARGUMENT, "%s: act is %d, must be LLS_ACT_SILU, LLS_ACT_GELU or LLS_ACT_GELU_TANH", op, (int)a->act);
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: act is %d, must be LLS_ACT_SILU, LLS_ACT_GELU or LLS_ACT_GELU_TANH", op,
+                         (int)a->act);
     }
     return LLS_OK;
 }

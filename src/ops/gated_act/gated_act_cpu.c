@@ -1,5 +1,6 @@
-/* Tiles of a row over threads, a vector of elements at a time. All three activations are written as x * p or x / q with p in [0, 1] and q >= 1, so that
- * they keep their relative accuracy where the textbook forms 1 + tanh and 1 + erf cancel, and large |x| gives x or 0 instead of inf * 0. */
+/* Tiles of a row over threads, a vector of elements at a time. All three activations are written as x * p or x / q with
+ * p in [0, 1] and q >= 1, so that they keep their relative accuracy where the textbook forms 1 + tanh and 1 + erf
+ * cancel, and large |x| gives x or 0 instead of inf * 0. */
 #include <float.h>
 
 #include "core/ctx.h"
@@ -24,8 +25,9 @@ LLS_INLINE vf gelu_tanh(vf x) {
     return x / (vf_set1(1) + vf_exp(minus_2u));
 }
 
-/* x * P(N <= x). The lower tail is e^(-x^2/2) t p(t), t = 1/(1 + 0.2125 |x|): Hastings' form for erfc (1955, "Approximations for Digital Computers"),
- * p of degree 8 fitted here by Remez exchange to a relative error of 2.2e-8 on |x| <= 13.5, past which the exponential is 0; 3e-7 in fp32 arithmetic. */
+/* x * P(N <= x). The lower tail is e^(-x^2/2) t p(t), t = 1/(1 + 0.2125 |x|): Hastings' form for erfc (1955,
+ * "Approximations for Digital Computers"), p of degree 8 fitted here by Remez exchange to a relative error of 2.2e-8 on
+ * |x| <= 13.5, past which the exponential is 0; 3e-7 in fp32 arithmetic. */
 LLS_INLINE vf gelu(vf x) {
     vf magnitude = vf_max(x, -x);
     vf t = vf_set1(1) / vf_fma(magnitude, vf_set1(0.2125f), vf_set1(1));
@@ -51,7 +53,8 @@ LLS_INLINE vf activate(lls_act act, vf x) {
     }
 }
 
-/* out = act(gate) * up over n elements; up may be NULL. Inlined with constant dtype and act, so that the loop holds no switch. */
+/* out = act(gate) * up over n elements; up may be NULL. Inlined with constant dtype and act, so that the loop holds no
+ * switch. */
 LLS_INLINE void span(lls_dtype dtype, lls_act act, const void *gate, const void *up, void *out, int64_t n) {
     int64_t i = 0;
     for (; i + LLS_VF <= n; i += LLS_VF) {

@@ -16,7 +16,8 @@ typedef struct params {
 
 static const char *const act_names[] = {"silu", "gelu", "gelu_tanh"};
 
-static lls_gated_act_args base_args(const th *h, const lls_tensor *gate, const lls_tensor *up, const lls_tensor *out, lls_act act) {
+static lls_gated_act_args base_args(const th *h, const lls_tensor *gate, const lls_tensor *up, const lls_tensor *out,
+                                    lls_act act) {
     lls_gated_act_args args = LLS_GATED_ACT_ARGS_INIT;
     args.gate = gate, args.up = up, args.out = out, args.act = act, args.variant = h->variant;
     return args;
@@ -26,7 +27,8 @@ static void random_case(th *h, const void *param) {
     const params *p = param;
     int64_t shape[] = {p->rows, p->n}, stride[] = {p->n + 3, 1};
     const int64_t *strides = p->strided ? stride : NULL;
-    lls_tensor gate = th_normal(h, p->dtype, 2, shape, strides, 3.0f), up = th_normal(h, p->dtype, 2, shape, NULL, 1.0f), out;
+    lls_tensor gate = th_normal(h, p->dtype, 2, shape, strides, 3.0f),
+               up = th_normal(h, p->dtype, 2, shape, NULL, 1.0f), out;
     if (p->out == APART) {
         out = th_output(h, "out", p->dtype, 2, shape, strides, th_tol(p->dtype));
     } else {
@@ -44,11 +46,21 @@ static void generate(th *h) {
         for (int act = LLS_ACT_SILU; act <= LLS_ACT_GELU_TANH; act++) {
             for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
                 for (int mode = 0; mode < 4; mode++) {
-                    params p = {.rows = i % 2 ? 3 : 17, .n = widths[i], .dtype = dtypes[d], .act = (lls_act)act, .gated = mode != 1, .strided = mode % 2,
-                                .out = mode == 2 ? OVER_GATE : mode == 3 ? OVER_UP : APART};
+                    params p = {.rows = i % 2 ? 3 : 17,
+                                .n = widths[i],
+                                .dtype = dtypes[d],
+                                .act = (lls_act)act,
+                                .gated = mode != 1,
+                                .strided = mode % 2,
+                                .out = mode == 2   ? OVER_GATE
+                                       : mode == 3 ? OVER_UP
+                                                   : APART};
                     char name[96];
-                    snprintf(name, sizeof name, "random %lldx%lld %s %s%s%s", (long long)p.rows, (long long)p.n, lls_dtype_name(p.dtype), act_names[act],
-                             p.gated ? " gated" : "", p.out == OVER_GATE ? " over gate" : p.out == OVER_UP ? " over up" : "");
+                    snprintf(name, sizeof name, "random %lldx%lld %s %s%s%s", (long long)p.rows, (long long)p.n,
+                             lls_dtype_name(p.dtype), act_names[act], p.gated ? " gated" : "",
+                             p.out == OVER_GATE ? " over gate"
+                             : p.out == OVER_UP ? " over up"
+                                                : "");
                     th_run_case(h, name, random_case, &p);
                 }
             }
@@ -68,24 +80,29 @@ static double activation(lls_act act, double x) {
     return x / (1 + exp(-2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
-// The lower tail to a relative 1e-5 or so, element by element: 1 + erf or 1 + tanh in fp32 would have no correct digit left at -6.
+// The lower tail to a relative 1e-5 or so, element by element: 1 + erf or 1 + tanh in fp32 would have no correct digit
+// left at -6.
 static void tails(th *h, const void *param) {
     lls_act act = *(const lls_act *)param;
     int64_t shape[] = {1, 961};
-    lls_tensor gate = th_filled(h, LLS_F32, 2, shape, NULL, ramp, NULL), out = th_output(h, "out", LLS_F32, 2, shape, NULL, 1e-5);
+    lls_tensor gate = th_filled(h, LLS_F32, 2, shape, NULL, ramp, NULL),
+               out = th_output(h, "out", LLS_F32, 2, shape, NULL, 1e-5);
     lls_gated_act_args args = base_args(h, &gate, NULL, &out, act);
     if (!th_ok(h, lls_gated_act(h->ctx, &args, h->stream))) return;
     for (int64_t i = 0; i < shape[1]; i++) {
         double want = activation(act, th_value(h, &gate, i));
-        if (act == LLS_ACT_GELU_TANH && fabs(want) < (th_is_reference(h) ? 1e-9 : 1e-35)) continue; // the oracle's 1 + tanh cancels too, if in double
-        // An exponent of 80 carries an error of 80 * 2^-24 for each of the roundings that made it: one or two in x^2 / 2, four in u.
+        if (act == LLS_ACT_GELU_TANH && fabs(want) < (th_is_reference(h) ? 1e-9 : 1e-35))
+            continue; // the oracle's 1 + tanh cancels too, if in double
+        // An exponent of 80 carries an error of 80 * 2^-24 for each of the roundings that made it: one or two in x^2 /
+        // 2, four in u.
         th_expect_near(h, &out, i, want, act == LLS_ACT_SILU ? 1e-6 : act == LLS_ACT_GELU ? 1e-5 : 2e-5);
     }
 }
 
 static double extreme(int64_t i, const void *user) {
     (void)user;
-    static const double values[] = {-1e4, 1e4, -88.8, 88.8, -104, -3.4e38, 3.4e38, -INFINITY, INFINITY, -0.0, 1e-30, -1e-30, -1e3, 60, -60, 20};
+    static const double values[] = {-1e4,     1e4,  -88.8, 88.8,   -104, -3.4e38, 3.4e38, -INFINITY,
+                                    INFINITY, -0.0, 1e-30, -1e-30, -1e3, 60,      -60,    20};
     return values[i];
 }
 
@@ -93,7 +110,8 @@ static double extreme(int64_t i, const void *user) {
 static void extremes(th *h, const void *param) {
     lls_act act = *(const lls_act *)param;
     int64_t shape[] = {1, 16};
-    lls_tensor gate = th_filled(h, LLS_F32, 2, shape, NULL, extreme, NULL), out = th_output(h, "out", LLS_F32, 2, shape, NULL, 1e-5);
+    lls_tensor gate = th_filled(h, LLS_F32, 2, shape, NULL, extreme, NULL),
+               out = th_output(h, "out", LLS_F32, 2, shape, NULL, 1e-5);
     lls_gated_act_args args = base_args(h, &gate, NULL, &out, act);
     if (!th_ok(h, lls_gated_act(h->ctx, &args, h->stream))) return;
     for (int64_t i = 0; i < shape[1]; i++) {
@@ -112,12 +130,14 @@ static double every_seventh_nan(int64_t i, const void *user) {
 static void nan_stays(th *h, const void *param) {
     lls_act act = *(const lls_act *)param;
     int64_t shape[] = {1, 40};
-    lls_tensor gate = th_filled(h, LLS_BF16, 2, shape, NULL, every_seventh_nan, NULL), out = th_output(h, "out", LLS_BF16, 2, shape, NULL, 1e-2);
+    lls_tensor gate = th_filled(h, LLS_BF16, 2, shape, NULL, every_seventh_nan, NULL),
+               out = th_output(h, "out", LLS_BF16, 2, shape, NULL, 1e-2);
     th_allow_nan(h, &out);
     lls_gated_act_args args = base_args(h, &gate, NULL, &out, act);
     if (!th_ok(h, lls_gated_act(h->ctx, &args, h->stream))) return;
     for (int64_t i = 0; i < shape[1]; i++) {
-        if (!isnan(th_value(h, &out, i)) != (i % 7 != 0)) th_fail(h, "element %lld: NaN did not stay where it was", (long long)i);
+        if (!isnan(th_value(h, &out, i)) != (i % 7 != 0))
+            th_fail(h, "element %lld: NaN did not stay where it was", (long long)i);
     }
 }
 
@@ -130,7 +150,8 @@ static void literals(th *h, const void *param) {
         {0.8413447461, -0.1586552539, 0, 1.9544997361},
         {0.8411919906, -0.1588080094, 0, 1.9545976974},
     };
-    lls_tensor gate = th_data(h, LLS_F32, 2, (int64_t[]){1, 4}, x), up = th_constant(h, LLS_F32, 2, (int64_t[]){1, 4}, NULL, -2);
+    lls_tensor gate = th_data(h, LLS_F32, 2, (int64_t[]){1, 4}, x),
+               up = th_constant(h, LLS_F32, 2, (int64_t[]){1, 4}, NULL, -2);
     for (int act = LLS_ACT_SILU; act <= LLS_ACT_GELU_TANH; act++) {
         lls_tensor out = th_output(h, act_names[act], LLS_F32, 2, (int64_t[]){1, 4}, NULL, 1e-6);
         lls_gated_act_args args = base_args(h, &gate, &up, &out, (lls_act)act);
@@ -158,7 +179,8 @@ static void fused_halves(th *h, const void *param) {
 static void many_rows(th *h, const void *param) { // more rows than a grid's y axis has blocks
     (void)param;
     int64_t shape[] = {65536 + 3, 2};
-    lls_tensor gate = th_normal(h, LLS_BF16, 2, shape, NULL, 1), out = th_output(h, "out", LLS_BF16, 2, shape, NULL, 1e-2);
+    lls_tensor gate = th_normal(h, LLS_BF16, 2, shape, NULL, 1),
+               out = th_output(h, "out", LLS_BF16, 2, shape, NULL, 1e-2);
     lls_gated_act_args args = base_args(h, &gate, NULL, &out, LLS_ACT_SILU);
     th_ok(h, lls_gated_act(h->ctx, &args, h->stream));
 }
@@ -167,7 +189,8 @@ static void zero_sizes(th *h, const void *param) {
     (void)param;
     int64_t shapes[][2] = {{0, 8}, {8, 0}, {1, 8}}; // the last: a call afterwards works
     for (int i = 0; i < 3; i++) {
-        lls_tensor gate = th_normal(h, LLS_F16, 2, shapes[i], NULL, 1), up = th_normal(h, LLS_F16, 2, shapes[i], NULL, 1);
+        lls_tensor gate = th_normal(h, LLS_F16, 2, shapes[i], NULL, 1),
+                   up = th_normal(h, LLS_F16, 2, shapes[i], NULL, 1);
         lls_tensor out = th_output(h, "out", LLS_F16, 2, shapes[i], NULL, 2e-3);
         lls_gated_act_args args = base_args(h, &gate, &up, &out, LLS_ACT_SILU);
         if (!th_ok(h, lls_gated_act(h->ctx, &args, h->stream))) return;
@@ -177,12 +200,15 @@ static void zero_sizes(th *h, const void *param) {
 static void errors(th *h, const void *param) {
     (void)param;
     int64_t shape[] = {2, 8}, wide[] = {2, 9};
-    lls_tensor gate = th_normal(h, LLS_F16, 2, shape, NULL, 1), up = th_normal(h, LLS_F16, 2, wide, NULL, 1), up32 = th_normal(h, LLS_F32, 2, shape, NULL, 1);
+    lls_tensor gate = th_normal(h, LLS_F16, 2, shape, NULL, 1), up = th_normal(h, LLS_F16, 2, wide, NULL, 1),
+               up32 = th_normal(h, LLS_F32, 2, shape, NULL, 1);
     lls_tensor out = th_output(h, "out", LLS_F16, 2, shape, NULL, 0);
     lls_gated_act_args args = base_args(h, &gate, &up, &out, LLS_ACT_SILU);
-    th_expect_error(h, lls_gated_act(h->ctx, &args, h->stream), LLS_ERR_SHAPE, "up.shape[1] is 9, must equal gate.shape[1] = 8");
+    th_expect_error(h, lls_gated_act(h->ctx, &args, h->stream), LLS_ERR_SHAPE,
+                    "up.shape[1] is 9, must equal gate.shape[1] = 8");
     args = base_args(h, &gate, &up32, &out, LLS_ACT_SILU);
-    th_expect_error(h, lls_gated_act(h->ctx, &args, h->stream), LLS_ERR_DTYPE, "up.dtype is f32, must equal gate.dtype = f16");
+    th_expect_error(h, lls_gated_act(h->ctx, &args, h->stream), LLS_ERR_DTYPE,
+                    "up.dtype is f32, must equal gate.dtype = f16");
     args = base_args(h, &gate, NULL, &out, (lls_act)3);
     th_expect_error(h, lls_gated_act(h->ctx, &args, h->stream), LLS_ERR_ARGUMENT, "act is 3");
     args = base_args(h, &gate, NULL, NULL, LLS_ACT_SILU);
@@ -204,12 +230,14 @@ static void errors(th *h, const void *param) {
     th_expect_error(h, lls_gated_act(h->ctx, &args, h->stream), LLS_ERR_ALIAS, "partly overlaps");
 }
 
-#define EACH_ACT(name, run)                                                       \
-    {name " silu", run, &(const lls_act){LLS_ACT_SILU}, false},                   \
-        {name " gelu", run, &(const lls_act){LLS_ACT_GELU}, false},               \
-        {name " gelu_tanh", run, &(const lls_act){LLS_ACT_GELU_TANH}, false}
+#define EACH_ACT(name, run)                                                \
+    {name " silu", run, &(const lls_act){LLS_ACT_SILU}, false},            \
+        {name " gelu", run, &(const lls_act){LLS_ACT_GELU}, false}, {      \
+        name " gelu_tanh", run, &(const lls_act){LLS_ACT_GELU_TANH}, false \
+    }
 static const th_case cases[] = {
-    {"random 3x20 f16 silu gated", random_case, &(const params){3, 20, LLS_F16, LLS_ACT_SILU, true, true, APART}, false},
+    {"random 3x20 f16 silu gated", random_case, &(const params){3, 20, LLS_F16, LLS_ACT_SILU, true, true, APART},
+     false},
     EACH_ACT("tails", tails),
     EACH_ACT("extremes", extremes),
     EACH_ACT("NaN stays", nan_stays),

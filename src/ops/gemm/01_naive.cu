@@ -1,6 +1,7 @@
-/* Idea: a thread an output; a warp's 32 threads share a row of a (one broadcast a step) and read 32 neighbouring columns of b.
- * Limited by: the load unit. Each fma needs two loads, so at best half of a load's rate: 132 SMs * 32 lanes * 1.8 GHz / 2 = 4 TFLOP/s of f32's 60, and far less
- * when b's columns are not neighbours in memory.
+/* Idea: a thread an output; a warp's 32 threads share a row of a (one broadcast a step) and read 32 neighbouring
+ * columns of b.
+ * Limited by: the load unit. Each fma needs two loads, so at best half of a load's rate: 132 SMs * 32 lanes * 1.8 GHz /
+ * 2 = 4 TFLOP/s of f32's 60, and far less when b's columns are not neighbours in memory.
  * Needs: nothing beyond sm_80. Any strides, sizes and batch. */
 #include "cuda/cvt.cuh"
 #include "ops/gemm/gemm_kernels.h"
@@ -18,15 +19,28 @@ template <typename In, typename Out> __device__ __forceinline__ void gemm_naive(
                     a += p.a.col, b += p.b.row;
                 }
                 float value = p.alpha * sum;
-                if (p.c.data) value = fmaf(p.beta, lls__to_f32(((const Out *)p.c.data)[i * p.c.batch + row * p.c.row + col * p.c.col]), value);
+                if (p.c.data)
+                    value = fmaf(p.beta,
+                                 lls__to_f32(((const Out *)p.c.data)[i * p.c.batch + row * p.c.row + col * p.c.col]),
+                                 value);
                 ((Out *)p.out.data)[i * p.out.batch + row * p.out.row + col * p.out.col] = lls__from_f32<Out>(value);
             }
         }
     }
 }
 
-extern "C" __global__ void lls_gemm_01_naive_f32(lls__gemm_problem p) { gemm_naive<float, float>(p); }
-extern "C" __global__ void lls_gemm_01_naive_f16(lls__gemm_problem p) { gemm_naive<__half, __half>(p); }
-extern "C" __global__ void lls_gemm_01_naive_bf16(lls__gemm_problem p) { gemm_naive<__nv_bfloat16, __nv_bfloat16>(p); }
-extern "C" __global__ void lls_gemm_01_naive_f16_f32(lls__gemm_problem p) { gemm_naive<__half, float>(p); }
-extern "C" __global__ void lls_gemm_01_naive_bf16_f32(lls__gemm_problem p) { gemm_naive<__nv_bfloat16, float>(p); }
+extern "C" __global__ void lls_gemm_01_naive_f32(lls__gemm_problem p) {
+    gemm_naive<float, float>(p);
+}
+extern "C" __global__ void lls_gemm_01_naive_f16(lls__gemm_problem p) {
+    gemm_naive<__half, __half>(p);
+}
+extern "C" __global__ void lls_gemm_01_naive_bf16(lls__gemm_problem p) {
+    gemm_naive<__nv_bfloat16, __nv_bfloat16>(p);
+}
+extern "C" __global__ void lls_gemm_01_naive_f16_f32(lls__gemm_problem p) {
+    gemm_naive<__half, float>(p);
+}
+extern "C" __global__ void lls_gemm_01_naive_bf16_f32(lls__gemm_problem p) {
+    gemm_naive<__nv_bfloat16, float>(p);
+}

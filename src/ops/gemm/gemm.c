@@ -53,7 +53,8 @@ static lls_status naive(lls_ctx *ctx, const void *args, lls_stream stream) {
     lls__gemm_problem p = lls__gemm_problem_of(args);
     int32_t instance = lls__float_index(p.a.dtype) + (p.out.dtype == p.a.dtype ? 0 : 2);
     lls__grid shape = {
-        .grid = {(uint32_t)blocks(p.n, 32, INT32_MAX), (uint32_t)blocks(p.m, 8, 65535), (uint32_t)blocks(p.batch, 1, 65535)},
+        .grid = {(uint32_t)blocks(p.n, 32, INT32_MAX), (uint32_t)blocks(p.m, 8, 65535),
+                 (uint32_t)blocks(p.batch, 1, 65535)},
         .block = {32, 8, 1},
     };
     return lls__launch(ctx, &kernels[instance], &shape, (void *[]){&p}, stream);
@@ -102,7 +103,8 @@ static lls_status check_output(const lls_ctx *ctx, const lls_gemm_args *g) {
 
 static lls_status check_addend(const lls_ctx *ctx, const lls_gemm_args *g) {
     if (!g->c && g->beta == 0) return LLS_OK;
-    if (!g->c) return lls__fail(LLS_ERR_ARGUMENT, "%s: c is NULL, must be a tensor since beta is %g", op, (double)g->beta);
+    if (!g->c)
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: c is NULL, must be a tensor since beta is %g", op, (double)g->beta);
     LLS_TRY(lls__check_tensor(ctx, op, "c", g->c, 2, 3, LLS__FLOATS));
     LLS_TRY(lls__check_same_dtype(op, "c", g->c, "out", g->out));
     LLS_TRY(lls__check_same_shape(op, "c", g->c, "out", g->out));

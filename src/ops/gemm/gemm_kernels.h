@@ -1,4 +1,5 @@
-/* The matrix product as its implementations see it, and what gemm.c launches: one declaration a variant. Read by gcc and nvcc. */
+/* The matrix product as its implementations see it, and what gemm.c launches: one declaration a variant. Read by gcc
+ * and nvcc. */
 #ifndef LLS_OPS_GEMM_KERNELS_H
 #define LLS_OPS_GEMM_KERNELS_H
 
@@ -12,8 +13,9 @@ typedef struct lls__gemm_matrix {
     int64_t batch, row, col; /* strides in elements; 1 along an axis of size 1, so that it counts as contiguous */
 } lls__gemm_matrix;
 
-/* out[i, m, n] = alpha * sum_k a[i, m, k] b[i, k, n] + beta * c[i, m, n]. The BLAS rules are already applied: c.data is NULL when beta is 0, and
- * k and alpha are 0 together, so that a and b are not read for alpha = 0 and an infinite alpha is harmless for k = 0. */
+/* out[i, m, n] = alpha * sum_k a[i, m, k] b[i, k, n] + beta * c[i, m, n]. The BLAS rules are already applied: c.data is
+ * NULL when beta is 0, and k and alpha are 0 together, so that a and b are not read for alpha = 0 and an infinite alpha
+ * is harmless for k = 0. */
 typedef struct lls__gemm_problem {
     lls__gemm_matrix a, b, c, out;
     int64_t batch, m, n, k;
@@ -31,7 +33,8 @@ LLS_CPU_DECLARE(lls_status, lls__gemm_cpu, lls_ctx *ctx, const void *args, lls_s
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* grid: columns / 32, rows / 8, batch, the last two cut at 65535 (the kernel loops); block: 32 x 8. Suffixes: dtype of a and b, then of out where it differs. */
+/* grid: columns / 32, rows / 8, batch, the last two cut at 65535 (the kernel loops); block: 32 x 8. Suffixes: dtype of
+ * a and b, then of out where it differs. */
 __global__ void lls_gemm_01_naive_f32(lls__gemm_problem p);
 __global__ void lls_gemm_01_naive_f16(lls__gemm_problem p);
 __global__ void lls_gemm_01_naive_bf16(lls__gemm_problem p);

@@ -1,4 +1,5 @@
-/* gemm: known faults G01, G02, G03, all transposes, strides and dtypes, batches with broadcast, alpha and beta, in place, sizes past the grid limits, errors. */
+/* gemm: known faults G01, G02, G03, all transposes, strides and dtypes, batches with broadcast, alpha and beta, in
+ * place, sizes past the grid limits, errors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,10 +19,13 @@ typedef double fill_fn(int64_t i, const void *user);
 
 // A matrix [rows, cols], or [batch, rows, cols] for batch > 0. fill NULL: normal numbers.
 static lls_tensor matrix(th *h, lls_dtype dtype, int64_t batch, int64_t rows, int64_t cols, layout l, fill_fn *fill) {
-    int64_t extra = l.shifted, r = rows + (l.transposed ? extra : 0), c = cols + (l.transposed ? 0 : extra), ld = (l.transposed ? r : c) + l.pad;
-    int64_t shape[] = {batch, r, c}, stride[] = {l.broadcast ? 0 : ld * (l.transposed ? c : r) + l.pad, l.transposed ? 1 : ld, l.transposed ? ld : 1};
+    int64_t extra = l.shifted, r = rows + (l.transposed ? extra : 0), c = cols + (l.transposed ? 0 : extra),
+            ld = (l.transposed ? r : c) + l.pad;
+    int64_t shape[] = {batch, r, c}, stride[] = {l.broadcast ? 0 : ld * (l.transposed ? c : r) + l.pad,
+                                                 l.transposed ? 1 : ld, l.transposed ? ld : 1};
     int32_t skip = batch == 0;
-    lls_tensor t = fill ? th_filled(h, dtype, 3 - skip, shape + skip, stride + skip, fill, NULL) : th_normal(h, dtype, 3 - skip, shape + skip, stride + skip, 1);
+    lls_tensor t = fill ? th_filled(h, dtype, 3 - skip, shape + skip, stride + skip, fill, NULL)
+                        : th_normal(h, dtype, 3 - skip, shape + skip, stride + skip, 1);
     t.data = lls__at(&t, extra);
     t.shape[1 - skip] = rows, t.shape[2 - skip] = cols;
     return t;
@@ -67,16 +71,19 @@ typedef struct params {
 } params;
 
 static void describe(const params *p, const char *prefix, char *name, size_t size) {
-    snprintf(name, size, "%s %lldx%lldx%lld batch %lld %s->%s %c%c%c pad %lld%s a %g b %g%s%s%s%s", prefix, (long long)p->m, (long long)p->n, (long long)p->k,
-             (long long)p->batch, lls_dtype_name(p->in), lls_dtype_name(p->out), p->a.transposed ? 'T' : 'N', p->b.transposed ? 'T' : 'N', p->o.transposed ? 'T' : 'N',
-             (long long)p->a.pad, p->a.shifted ? " shifted" : "", (double)p->alpha, (double)p->beta, p->in_place ? " in place" : "", p->a.broadcast ? " one a" : "",
+    snprintf(name, size, "%s %lldx%lldx%lld batch %lld %s->%s %c%c%c pad %lld%s a %g b %g%s%s%s%s", prefix,
+             (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->batch, lls_dtype_name(p->in),
+             lls_dtype_name(p->out), p->a.transposed ? 'T' : 'N', p->b.transposed ? 'T' : 'N',
+             p->o.transposed ? 'T' : 'N', (long long)p->a.pad, p->a.shifted ? " shifted" : "", (double)p->alpha,
+             (double)p->beta, p->in_place ? " in place" : "", p->a.broadcast ? " one a" : "",
              p->b.broadcast ? " one b" : "", p->c.broadcast ? " one c" : "");
 }
 
 static void random_case(th *h, const void *param) {
     const params *p = param;
     th_poison_workspace(h, 1 << 20);
-    lls_tensor a = matrix(h, p->in, p->batch, p->m, p->k, p->a, NULL), b = matrix(h, p->in, p->batch, p->k, p->n, p->b, NULL), c;
+    lls_tensor a = matrix(h, p->in, p->batch, p->m, p->k, p->a, NULL),
+               b = matrix(h, p->in, p->batch, p->k, p->n, p->b, NULL), c;
     lls_tensor out = matrix(h, p->out, p->batch, p->m, p->n, p->o, p->in_place ? NULL : poison);
     th_also_output(h, "out", &out, th_tol(p->out));
     lls_gemm_args args = args_of(h, &a, &b, &out);
@@ -96,10 +103,12 @@ static void run_random(th *h, params p) {
 static void check_integers(th *h, const params *p, const lls_tensor *out) {
     int *a = malloc((size_t)(p->m * p->k + p->k * p->n) * sizeof *a), *b = a + p->m * p->k;
     for (int64_t row = 0; row < p->m; row++) {
-        for (int64_t k = 0; k < p->k; k++) a[row * p->k + k] = (int)th_hash9(fill_index(p->m, p->k, p->a, row, k), NULL);
+        for (int64_t k = 0; k < p->k; k++)
+            a[row * p->k + k] = (int)th_hash9(fill_index(p->m, p->k, p->a, row, k), NULL);
     }
     for (int64_t col = 0; col < p->n; col++) {
-        for (int64_t k = 0; k < p->k; k++) b[col * p->k + k] = (int)hash9_of_b(fill_index(p->k, p->n, p->b, k, col), NULL);
+        for (int64_t k = 0; k < p->k; k++)
+            b[col * p->k + k] = (int)hash9_of_b(fill_index(p->k, p->n, p->b, k, col), NULL);
     }
     int64_t exact_below = p->out == LLS_F32 ? 1 << 24 : p->out == LLS_F16 ? 2048 : 256;
     for (int64_t i = 0; i < p->m * p->n; i++) {
@@ -110,10 +119,12 @@ static void check_integers(th *h, const params *p, const lls_tensor *out) {
     free(a);
 }
 
-// G03: odd sizes, transposes, gaps and offsets with exact integers: any tail or alignment fault shows as a wrong integer or a NaN.
+// G03: odd sizes, transposes, gaps and offsets with exact integers: any tail or alignment fault shows as a wrong
+// integer or a NaN.
 static void g03(th *h, const void *param) {
     const params *p = param;
-    lls_tensor a = matrix(h, p->in, 0, p->m, p->k, p->a, th_hash9), b = matrix(h, p->in, 0, p->k, p->n, p->b, hash9_of_b);
+    lls_tensor a = matrix(h, p->in, 0, p->m, p->k, p->a, th_hash9),
+               b = matrix(h, p->in, 0, p->k, p->n, p->b, hash9_of_b);
     lls_tensor out = matrix(h, p->out, 0, p->m, p->n, p->o, poison);
     th_also_output(h, "out", &out, 0); // fp32 sums of these integers are exact, so every dtype rounds once
     lls_gemm_args args = args_of(h, &a, &b, &out);
@@ -126,7 +137,8 @@ static const struct {
 enum { NUM_DTYPES = sizeof dtypes / sizeof *dtypes };
 
 static void generate_g03(th *h) {
-    static const int64_t sizes[][3] = {{1, 105, 107}, {2, 2, 2}, {1, 1, 1}, {3, 4304, 80}, {17, 129, 65}, {4, 1440, 2880}};
+    static const int64_t sizes[][3] = {{1, 105, 107}, {2, 2, 2},     {1, 1, 1},
+                                       {3, 4304, 80}, {17, 129, 65}, {4, 1440, 2880}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (int d = 0; d < NUM_DTYPES; d++) {
             for (int t = 0; t < 4; t++) {
@@ -135,7 +147,15 @@ static void generate_g03(th *h) {
                 for (int loose = large; loose < 2; loose++) { // tight first, then ld = width + 3 and one element off
                     layout l = {.pad = 3 * loose, .shifted = loose}, a = l, b = l, o = l;
                     a.transposed = t & 1, b.transposed = t & 2, o.transposed = loose && t == 3;
-                    params p = {.m = sizes[s][0], .n = sizes[s][1], .k = sizes[s][2], .in = dtypes[d].in, .out = dtypes[d].out, .a = a, .b = b, .o = o, .alpha = 1};
+                    params p = {.m = sizes[s][0],
+                                .n = sizes[s][1],
+                                .k = sizes[s][2],
+                                .in = dtypes[d].in,
+                                .out = dtypes[d].out,
+                                .a = a,
+                                .b = b,
+                                .o = o,
+                                .alpha = 1};
                     char name[192];
                     describe(&p, "G03", name, sizeof name);
                     th_run_case(h, name, g03, &p);
@@ -148,21 +168,37 @@ static void generate_g03(th *h) {
 static void generate(th *h) {
     generate_g03(h);
     // Both sides of the register tile's edges (4, 6, 14 rows; 8, 16, 32 columns) and of the k blocks.
-    static const int64_t ms[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 29, 57}, ns[] = {1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 65}, ks[] = {1, 15, 16, 17, 255, 256, 257, 513};
+    static const int64_t ms[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 29, 57},
+                         ns[] = {1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 65}, ks[] = {1, 15, 16, 17, 255, 256, 257, 513};
     int turn = 0;
     for (size_t i = 0; i < sizeof ms / sizeof *ms; i++) {
         for (size_t j = 0; j < sizeof ns / sizeof *ns; j++, turn++) {
             int d = turn % NUM_DTYPES, t = turn / 2 % 8;
-            run_random(h, (params){.m = ms[i], .n = ns[j], .k = ks[turn % 8], .in = dtypes[d].in, .out = dtypes[d].out, .a = {.transposed = t & 1, .pad = turn % 3},
-                                   .b = {.transposed = t & 2}, .o = {.transposed = t & 4, .pad = turn % 2}, .alpha = 1});
+            run_random(h, (params){.m = ms[i],
+                                   .n = ns[j],
+                                   .k = ks[turn % 8],
+                                   .in = dtypes[d].in,
+                                   .out = dtypes[d].out,
+                                   .a = {.transposed = t & 1, .pad = turn % 3},
+                                   .b = {.transposed = t & 2},
+                                   .o = {.transposed = t & 4, .pad = turn % 2},
+                                   .alpha = 1});
         }
     }
     static const float scales[][2] = {{1, 0}, {0, 0}, {0, 1}, {0, -2}, {1, 1}, {-0.5f, 1.5f}, {2, -1}};
     for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
         for (int mode = 0; mode < 6; mode++) { // c apart, c is out, c transposed; with and without a batch
             int d = (int)(s + (size_t)mode) % NUM_DTYPES;
-            params p = {.batch = mode / 3 * 3, .m = 19, .n = 45, .k = 37, .in = dtypes[d].in, .out = dtypes[d].out, .c = {.transposed = mode % 3 == 2, .pad = 2},
-                        .alpha = scales[s][0], .beta = scales[s][1], .in_place = mode % 3 == 1};
+            params p = {.batch = mode / 3 * 3,
+                        .m = 19,
+                        .n = 45,
+                        .k = 37,
+                        .in = dtypes[d].in,
+                        .out = dtypes[d].out,
+                        .c = {.transposed = mode % 3 == 2, .pad = 2},
+                        .alpha = scales[s][0],
+                        .beta = scales[s][1],
+                        .in_place = mode % 3 == 1};
             run_random(h, p);
         }
     }
@@ -173,25 +209,43 @@ static void generate(th *h) {
     }
     for (int d = 0; d < NUM_DTYPES; d++) { // several tiles each way
         for (int t = 0; t < 2; t++) {
-            run_random(h, (params){.m = 300, .n = 530, .k = 300, .in = dtypes[d].in, .out = dtypes[d].out, .a = {.transposed = t}, .b = {.transposed = t},
-                                   .o = {.transposed = d == 1}, .alpha = 1});
+            run_random(h, (params){.m = 300,
+                                   .n = 530,
+                                   .k = 300,
+                                   .in = dtypes[d].in,
+                                   .out = dtypes[d].out,
+                                   .a = {.transposed = t},
+                                   .b = {.transposed = t},
+                                   .o = {.transposed = d == 1},
+                                   .alpha = 1});
         }
     }
-    run_random(h, (params){.m = 1, .n = 3000, .k = 700, .in = LLS_F16, .out = LLS_F16, .b = {.transposed = true}, .alpha = 1});
+    run_random(
+        h, (params){.m = 1, .n = 3000, .k = 700, .in = LLS_F16, .out = LLS_F16, .b = {.transposed = true}, .alpha = 1});
     run_random(h, (params){.m = 3000, .n = 1, .k = 700, .in = LLS_BF16, .out = LLS_BF16, .alpha = 1});
     // Past the limits of a CUDA grid: 65535 * 8 rows, 65535 matrices.
     run_random(h, (params){.m = 600000, .n = 1, .k = 2, .in = LLS_F32, .out = LLS_F32, .alpha = 1});
     run_random(h, (params){.m = 1, .n = 600000, .k = 2, .in = LLS_F16, .out = LLS_F16, .alpha = 1});
-    run_random(h, (params){.batch = 70000, .m = 1, .n = 2, .k = 3, .in = LLS_BF16, .out = LLS_F32, .alpha = 1, .b = {.broadcast = true}});
+    run_random(h, (params){.batch = 70000,
+                           .m = 1,
+                           .n = 2,
+                           .k = 3,
+                           .in = LLS_BF16,
+                           .out = LLS_F32,
+                           .alpha = 1,
+                           .b = {.broadcast = true}});
 }
 
 // G01: beta = 0 must not read c, alpha = 0 must not read a and b; in the partial tiles too.
 static void g01(th *h, const void *param) {
     const params *p = param;
-    lls_tensor a = matrix(h, p->in, 0, p->m, p->k, p->a, one), b = matrix(h, p->in, 0, p->k, p->n, p->b, one), nan = matrix(h, p->in, 0, p->m, p->k, p->a, poison);
-    lls_tensor product = matrix(h, p->out, 0, p->m, p->n, p->o, poison), zero = matrix(h, p->out, 0, p->m, p->n, p->o, poison);
+    lls_tensor a = matrix(h, p->in, 0, p->m, p->k, p->a, one), b = matrix(h, p->in, 0, p->k, p->n, p->b, one),
+               nan = matrix(h, p->in, 0, p->m, p->k, p->a, poison);
+    lls_tensor product = matrix(h, p->out, 0, p->m, p->n, p->o, poison),
+               zero = matrix(h, p->out, 0, p->m, p->n, p->o, poison);
     lls_tensor twice = matrix(h, p->out, 0, p->m, p->n, p->o, three);
-    th_also_output(h, "product", &product, 0), th_also_output(h, "zero", &zero, 0), th_also_output(h, "twice", &twice, 0);
+    th_also_output(h, "product", &product, 0), th_also_output(h, "zero", &zero, 0),
+        th_also_output(h, "twice", &twice, 0);
     lls_gemm_args args = args_of(h, &a, &b, &product);
     args.c = &product; // beta is 0: its NaN and infinities must not spread
     if (!th_ok(h, lls_gemm(h->ctx, &args, h->stream))) return;
@@ -214,7 +268,8 @@ static void g02(th *h, const void *param) {
     for (int batch = 0; batch < 2; batch++) {
         for (int s = 0; s < 3; s++) {
             for (int beta = 0; beta <= 2; beta += 2) {
-                lls_tensor a = matrix(h, LLS_F16, batch, sizes[s][0], sizes[s][2], (layout){0}, one), b = matrix(h, LLS_F16, batch, sizes[s][2], sizes[s][1], (layout){0}, one);
+                lls_tensor a = matrix(h, LLS_F16, batch, sizes[s][0], sizes[s][2], (layout){0}, one),
+                           b = matrix(h, LLS_F16, batch, sizes[s][2], sizes[s][1], (layout){0}, one);
                 lls_tensor out = matrix(h, LLS_F16, batch, sizes[s][0], sizes[s][1], (layout){0}, three);
                 th_also_output(h, "out", &out, 0);
                 lls_gemm_args args = args_of(h, &a, &b, &out);
@@ -224,7 +279,8 @@ static void g02(th *h, const void *param) {
             }
         }
     }
-    lls_tensor none = matrix(h, LLS_F32, 3, 4, 4, (layout){0}, one), out = matrix(h, LLS_F32, 3, 4, 4, (layout){0}, three);
+    lls_tensor none = matrix(h, LLS_F32, 3, 4, 4, (layout){0}, one),
+               out = matrix(h, LLS_F32, 3, 4, 4, (layout){0}, three);
     none.shape[0] = out.shape[0] = 0; // an empty batch of matrices
     th_also_output(h, "empty batch", &out, 0);
     lls_gemm_args args = args_of(h, &none, &none, &out);
@@ -238,8 +294,10 @@ static void g02(th *h, const void *param) {
 // Neither axis contiguous: every other row and every third column of larger buffers.
 static void both_axes_strided(th *h, const void *param) {
     const params *p = param;
-    int64_t a_shape[] = {17, 40}, a_stride[] = {250, 3}, b_shape[] = {40, 35}, b_stride[] = {2, 90}, out_shape[] = {17, 35}, out_stride[] = {200, 4};
-    lls_tensor a = th_normal(h, p->in, 2, a_shape, a_stride, 1), b = th_normal(h, p->in, 2, b_shape, b_stride, 1), c = th_normal(h, p->out, 2, out_shape, NULL, 1);
+    int64_t a_shape[] = {17, 40}, a_stride[] = {250, 3}, b_shape[] = {40, 35}, b_stride[] = {2, 90},
+            out_shape[] = {17, 35}, out_stride[] = {200, 4};
+    lls_tensor a = th_normal(h, p->in, 2, a_shape, a_stride, 1), b = th_normal(h, p->in, 2, b_shape, b_stride, 1),
+               c = th_normal(h, p->out, 2, out_shape, NULL, 1);
     lls_tensor out = th_output(h, "out", p->out, 2, out_shape, out_stride, th_tol(p->out));
     lls_gemm_args args = args_of(h, &a, &b, &out);
     args.c = &c, args.beta = 1;
@@ -250,7 +308,8 @@ static void both_axes_strided(th *h, const void *param) {
 static void expanded_axes(th *h, const void *param) {
     (void)param;
     int64_t a_stride[] = {1, 0}, c_stride[] = {0, 1}, shape[] = {20, 20};
-    lls_tensor a = th_normal(h, LLS_F32, 2, shape, a_stride, 1), b = th_normal(h, LLS_F32, 2, shape, NULL, 1), bias = th_normal(h, LLS_F32, 2, shape, c_stride, 1);
+    lls_tensor a = th_normal(h, LLS_F32, 2, shape, a_stride, 1), b = th_normal(h, LLS_F32, 2, shape, NULL, 1),
+               bias = th_normal(h, LLS_F32, 2, shape, c_stride, 1);
     lls_tensor out = th_output(h, "out", LLS_F32, 2, shape, NULL, 1e-5);
     lls_gemm_args args = args_of(h, &a, &b, &out);
     args.c = &bias, args.beta = 1;
@@ -282,8 +341,10 @@ static void expect(th *h, lls_gemm_args args, lls_status status, const char *par
 static void errors(th *h, const void *param) {
     (void)param;
     layout tight = {0};
-    lls_tensor a = matrix(h, LLS_F16, 0, 4, 8, tight, NULL), b = matrix(h, LLS_F16, 0, 8, 6, tight, NULL), out = matrix(h, LLS_F16, 0, 4, 6, tight, three);
-    lls_tensor out32 = matrix(h, LLS_F32, 0, 4, 6, tight, three), batched = matrix(h, LLS_F16, 2, 4, 8, tight, NULL), batched_b = matrix(h, LLS_F16, 3, 8, 6, tight, NULL);
+    lls_tensor a = matrix(h, LLS_F16, 0, 4, 8, tight, NULL), b = matrix(h, LLS_F16, 0, 8, 6, tight, NULL),
+               out = matrix(h, LLS_F16, 0, 4, 6, tight, three);
+    lls_tensor out32 = matrix(h, LLS_F32, 0, 4, 6, tight, three), batched = matrix(h, LLS_F16, 2, 4, 8, tight, NULL),
+               batched_b = matrix(h, LLS_F16, 3, 8, 6, tight, NULL);
     th_also_output(h, "out", &out, 0), th_also_output(h, "out32", &out32, 0);
     lls_gemm_args good = args_of(h, &a, &b, &out), bad;
 
@@ -328,10 +389,14 @@ static void errors(th *h, const void *param) {
     expect(h, bad, LLS_ERR_VARIANT, "no_such_rung");
 }
 
-static const params g01_odd_f16 = {.m = 65, .n = 65, .k = 33, .in = LLS_F16, .out = LLS_F16}, g01_odd_f32 = {.m = 65, .n = 65, .k = 33, .in = LLS_F32, .out = LLS_F32},
-                    g01_odd_bf16 = {.m = 65, .n = 65, .k = 33, .in = LLS_BF16, .out = LLS_F32, .o = {.transposed = true}},
-                    g01_even_f16 = {.m = 128, .n = 128, .k = 64, .in = LLS_F16, .out = LLS_F32}, g01_even_bf16 = {.m = 128, .n = 128, .k = 64, .in = LLS_BF16, .out = LLS_BF16},
-                    strided_f32 = {.in = LLS_F32, .out = LLS_F32}, strided_f16 = {.in = LLS_F16, .out = LLS_F16}, strided_bf16 = {.in = LLS_BF16, .out = LLS_F32};
+static const params g01_odd_f16 = {.m = 65, .n = 65, .k = 33, .in = LLS_F16, .out = LLS_F16},
+                    g01_odd_f32 = {.m = 65, .n = 65, .k = 33, .in = LLS_F32, .out = LLS_F32},
+                    g01_odd_bf16 =
+                        {.m = 65, .n = 65, .k = 33, .in = LLS_BF16, .out = LLS_F32, .o = {.transposed = true}},
+                    g01_even_f16 = {.m = 128, .n = 128, .k = 64, .in = LLS_F16, .out = LLS_F32},
+                    g01_even_bf16 = {.m = 128, .n = 128, .k = 64, .in = LLS_BF16, .out = LLS_BF16},
+                    strided_f32 = {.in = LLS_F32, .out = LLS_F32}, strided_f16 = {.in = LLS_F16, .out = LLS_F16},
+                    strided_bf16 = {.in = LLS_BF16, .out = LLS_F32};
 
 static const th_case cases[] = {
     {"G01 65x65x33 f16", g01, &g01_odd_f16, false},

@@ -1,5 +1,6 @@
-/* Panels: the fp32 copies of a block of a or b that the inner loop of gemm_cpu.c reads. A panel is a row of strips, each `width` lanes wide (rows of a, columns
- * of b) and stored [depth][width], so that the inner loop reads memory in one line. Packing takes in every stride and dtype: past it there is one case only.
+/* Panels: the fp32 copies of a block of a or b that the inner loop of gemm_cpu.c reads. A panel is a row of strips,
+ * each `width` lanes wide (rows of a, columns of b) and stored [depth][width], so that the inner loop reads memory in
+ * one line. Packing takes in every stride and dtype: past it there is one case only.
  * Included by gemm_cpu.c, once a SIMD level. */
 #ifndef LLS_OPS_GEMM_PACK_H
 #define LLS_OPS_GEMM_PACK_H
@@ -7,8 +8,8 @@
 #include "core/element.h"
 #include "cpu/simd.h"
 
-/* Vectors written for a strip whose width is no multiple of LLS_VF hang over its end by less than this many floats. Depth goes upwards, so the next store
- * overwrites the overhang; panels have this much room behind their last strip. */
+/* Vectors written for a strip whose width is no multiple of LLS_VF hang over its end by less than this many floats.
+ * Depth goes upwards, so the next store overwrites the overhang; panels have this much room behind their last strip. */
 enum { PANEL_SLACK = LLS_VF, PREFETCH_DEPTH = 16 };
 
 typedef struct block {
@@ -30,7 +31,8 @@ typedef struct block {
 #define SHUFFLE_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #endif
 
-// Transposes LLS_VF x LLS_VF: each perfect shuffle of the rows turns the index (row, column) by one bit, log2(LLS_VF) of them exchange the two halves.
+// Transposes LLS_VF x LLS_VF: each perfect shuffle of the rows turns the index (row, column) by one bit, log2(LLS_VF)
+// of them exchange the two halves.
 LLS_INLINE void transpose(vf rows[LLS_VF]) {
 #pragma GCC unroll 4
     for (int turned = 1; turned < LLS_VF; turned *= 2) {
@@ -45,15 +47,19 @@ LLS_INLINE void transpose(vf rows[LLS_VF]) {
     }
 }
 
-// Lanes are neighbours in memory: copies. A strip is a narrow column of a wide matrix, which hardware prefetchers do not follow: hence ours.
+// Lanes are neighbours in memory: copies. A strip is a narrow column of a wide matrix, which hardware prefetchers do
+// not follow: hence ours.
 LLS_INLINE void pack_copied(lls_dtype dtype, const block *x, int64_t first, int width, float *strip) {
     int64_t size = dtype == LLS_F32 ? 4 : 2;
     for (int64_t d = 0; d < x->depth; d++) {
-        const char *ahead = (const char *)x->data + ((d + PREFETCH_DEPTH) * x->depth_stride + first) * size; // a prefetch past the end is harmless
+        const char *ahead = (const char *)x->data + ((d + PREFETCH_DEPTH) * x->depth_stride + first) *
+                                                        size; // a prefetch past the end is harmless
         for (int64_t byte = 0; byte < width * size; byte += 64) __builtin_prefetch(ahead + byte);
         for (int v = 0; v < width; v += LLS_VF) {
             int64_t i = d * x->depth_stride + first + v, left = x->lanes - first - v;
-            vf lanes = left >= LLS_VF ? vf_load(dtype, x->data, i) : left > 0 ? vf_load_n(dtype, x->data, i, left) : vf_set1(0);
+            vf lanes = left >= LLS_VF ? vf_load(dtype, x->data, i)
+                       : left > 0     ? vf_load_n(dtype, x->data, i, left)
+                                      : vf_set1(0);
             vf_store_f32(strip + d * width + v, lanes);
         }
     }
@@ -69,7 +75,9 @@ LLS_INLINE void pack_transposed(lls_dtype dtype, const block *x, int64_t first, 
 #pragma GCC unroll 16
             for (int lane = 0; lane < LLS_VF; lane++) {
                 int64_t i = (first + v + lane) * x->lane_stride + d;
-                square[lane] = lane >= lanes ? vf_set1(0) : left >= LLS_VF ? vf_load(dtype, x->data, i) : vf_load_n(dtype, x->data, i, left);
+                square[lane] = lane >= lanes    ? vf_set1(0)
+                               : left >= LLS_VF ? vf_load(dtype, x->data, i)
+                                                : vf_load_n(dtype, x->data, i, left);
             }
             transpose(square);
             float *to = strip + d * width + v;
@@ -88,7 +96,8 @@ LLS_INLINE void pack_gathered(const block *x, int64_t first, int width, float *s
     for (int64_t d = 0; d < x->depth; d++) {
         for (int lane = 0; lane < width; lane++) {
             bool inside = first + lane < x->lanes;
-            strip[d * width + lane] = inside ? (float)lls__get(&t, (first + lane) * x->lane_stride + d * x->depth_stride) : 0.0f;
+            strip[d * width + lane] =
+                inside ? (float)lls__get(&t, (first + lane) * x->lane_stride + d * x->depth_stride) : 0.0f;
         }
     }
 }

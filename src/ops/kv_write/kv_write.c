@@ -39,7 +39,8 @@ static lls_status naive(lls_ctx *ctx, const void *args, lls_stream stream) {
         .heads = (int32_t)a->k->shape[1],
         .dtype = a->k->dtype,
     };
-    lls__grid shape = {.grid = {lls__grid_axis(p.tokens, LLS__MAX_GRID_X), LLS_COUNT(p.sides), 1}, .block = {128, 1, 1}};
+    lls__grid shape = {.grid = {lls__grid_axis(p.tokens, LLS__MAX_GRID_X), LLS_COUNT(p.sides), 1},
+                       .block = {128, 1, 1}};
     return lls__launch(ctx, &kernels[lls__float_index(a->k_cache->dtype)], &shape, (void *[]){&p}, stream);
 }
 #endif
@@ -68,13 +69,15 @@ static lls_status check_rows(const lls_ctx *ctx, const char *name, const lls_ten
     LLS_TRY(lls__check_tensor(ctx, op, name, rows, 3, 3, LLS__FLOATS));
     LLS_TRY(lls__check_inner_contiguous(op, name, rows));
     if (rows->shape[1] > INT32_MAX || rows->shape[2] > INT32_MAX || rows->shape[1] * rows->shape[2] > INT32_MAX) {
-        return lls__fail(LLS_ERR_SHAPE, "%s: a token of %s has %lld heads of %lld elements, must have fewer than 2^31 elements", op, name,
-                         (long long)rows->shape[1], (long long)rows->shape[2]);
+        return lls__fail(LLS_ERR_SHAPE,
+                         "%s: a token of %s has %lld heads of %lld elements, must have fewer than 2^31 elements", op,
+                         name, (long long)rows->shape[1], (long long)rows->shape[2]);
     }
     return LLS_OK;
 }
 
-static lls_status check_cache(const lls_ctx *ctx, const char *name, const lls_tensor *cache, const char *rows_name, const lls_tensor *rows) {
+static lls_status check_cache(const lls_ctx *ctx, const char *name, const lls_tensor *cache, const char *rows_name,
+                              const lls_tensor *rows) {
     const char *const heads[] = {"k.shape[1]", "v.shape[1]"}, *const widths[] = {"k.shape[2]", "v.shape[2]"};
     int value = rows_name[0] == 'v';
     LLS_TRY(lls__check_tensor(ctx, op, name, cache, 4, 4, LLS__FLOATS));
@@ -95,8 +98,10 @@ static lls_status check_slots(const lls_kv_write_args *a) {
     int64_t capacity = a->k_cache->shape[0] * a->k_cache->shape[1];
     for (int64_t t = 0; t < a->slots->shape[0]; t++) {
         if (slots[t] >= capacity) {
-            return lls__fail(LLS_ERR_ARGUMENT, "%s: slots[%lld] is %lld, must be below the cache's %lld pages of %lld slots = %lld", op, (long long)t,
-                             (long long)slots[t], (long long)a->k_cache->shape[0], (long long)a->k_cache->shape[1], (long long)capacity);
+            return lls__fail(LLS_ERR_ARGUMENT,
+                             "%s: slots[%lld] is %lld, must be below the cache's %lld pages of %lld slots = %lld", op,
+                             (long long)t, (long long)slots[t], (long long)a->k_cache->shape[0],
+                             (long long)a->k_cache->shape[1], (long long)capacity);
         }
     }
     return LLS_OK;

@@ -1,4 +1,5 @@
-/* Tokens over threads. A head's row is copied as bytes where the cache has the dtype of the rows, else converted a vector at a time. */
+/* Tokens over threads. A head's row is copied as bytes where the cache has the dtype of the rows, else converted a
+ * vector at a time. */
 #include <string.h>
 
 #include "core/ctx.h"
@@ -37,7 +38,8 @@ lls_status LLS_CPU(lls__kv_write_cpu)(lls_ctx *ctx, const void *args, lls_stream
     (void)stream;
     const lls_kv_write_args *a = args;
     int64_t token_elems = a->k->shape[1] * (a->k->shape[2] + a->v->shape[2]);
-    int64_t grain = 16384 / (token_elems + 1) + 1; // below some 16k elements a thread's wake-up costs more than it saves
+    int64_t grain = 16384 / (token_elems + 1) +
+                    1; // below some 16k elements a thread's wake-up costs more than it saves
     lls__parallel(ctx, a->slots->shape[0], grain, tokens, (void *)args);
     return LLS_OK;
 }

@@ -11,7 +11,8 @@ LLS_CPU_DECLARE(lls_status, lls__kv_write_cpu, lls_ctx *ctx, const void *args, l
 #if LLS_WITH_CUDA
 #include <cuda_runtime_api.h>
 
-/* Keys or values: rows [tokens, heads, width] and their cache [num_pages, page_size, heads, width]. Strides in elements. */
+/* Keys or values: rows [tokens, heads, width] and their cache [num_pages, page_size, heads, width]. Strides in
+ * elements. */
 typedef struct lls__kv_write_side {
     const void *rows;
     void *cache;
@@ -21,8 +22,8 @@ typedef struct lls__kv_write_side {
 } lls__kv_write_side;
 
 typedef struct lls__kv_write_params {
-    lls__kv_write_side sides[2]; /* keys, values */
-    const int64_t *slots;        /* [tokens] */
+    lls__kv_write_side sides[2];         /* keys, values */
+    const int64_t *slots;                /* [tokens] */
     int64_t tokens, page_size, capacity; /* capacity: num_pages * page_size */
     int32_t heads;
     lls_dtype dtype; /* of rows */

@@ -5,7 +5,11 @@
 
 #include "harness/harness.h"
 
-typedef enum layout { NHD, HND, KV_IN_PAGE } layout; // a page as [slots, heads, width], [heads, slots, width], or keys and values in one page
+typedef enum layout {
+    NHD,
+    HND,
+    KV_IN_PAGE
+} layout; // a page as [slots, heads, width], [heads, slots, width], or keys and values in one page
 
 typedef struct params {
     int64_t tokens, page_size, num_pages, heads, width, width_v;
@@ -17,7 +21,8 @@ typedef struct caches {
     lls_tensor k, v;
 } caches;
 
-static lls_kv_write_args base_args(const th *h, const lls_tensor *k, const lls_tensor *v, const caches *c, const lls_tensor *slots) {
+static lls_kv_write_args base_args(const th *h, const lls_tensor *k, const lls_tensor *v, const caches *c,
+                                   const lls_tensor *slots) {
     lls_kv_write_args args = LLS_KV_WRITE_ARGS_INIT;
     args.k = k, args.v = v, args.k_cache = &c->k, args.v_cache = &c->v, args.slots = slots, args.variant = h->variant;
     return args;
@@ -27,7 +32,8 @@ static lls_kv_write_args base_args(const th *h, const lls_tensor *k, const lls_t
 static caches make_caches(th *h, const params *p) {
     caches c;
     if (p->layout == KV_IN_PAGE) {
-        lls_tensor both = th_constant(h, p->cache, 5, (int64_t[]){p->num_pages, 2, p->page_size, p->heads, p->width}, NULL, -7);
+        lls_tensor both =
+            th_constant(h, p->cache, 5, (int64_t[]){p->num_pages, 2, p->page_size, p->heads, p->width}, NULL, -7);
         th_also_output(h, "kv_cache", &both, 0);
         c.k = both;
         c.k.ndim = 4;
@@ -50,7 +56,8 @@ static caches make_caches(th *h, const params *p) {
 static void random_case(th *h, const void *param) {
     const params *p = param;
     int64_t slots[64], k_shape[] = {p->tokens, p->heads, p->width}, v_shape[] = {p->tokens, p->heads, p->width_v};
-    for (int64_t t = 0; t < p->tokens; t++) slots[t] = t % 4 == 3 ? -1 - t : (t * 5 + 2) % (p->num_pages * p->page_size);
+    for (int64_t t = 0; t < p->tokens; t++)
+        slots[t] = t % 4 == 3 ? -1 - t : (t * 5 + 2) % (p->num_pages * p->page_size);
     lls_tensor slot_tensor = th_data(h, LLS_I64, 1, &p->tokens, slots);
     int64_t packed[] = {p->heads * p->width * 3 + 1, p->width, 1}; // k as a slice of a packed projection, v contiguous
     lls_tensor k = th_normal(h, p->dtype, 3, k_shape, packed, 1), v = th_normal(h, p->dtype, 3, v_shape, NULL, 1);
@@ -68,11 +75,19 @@ static void generate(th *h) {
             for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
                 for (int l = NHD; l <= KV_IN_PAGE; l++) {
                     int64_t width = widths[i], width_v = l == KV_IN_PAGE || i % 2 ? width : width + 24;
-                    params p = {.tokens = i % 2 ? 33 : 5, .page_size = 16, .num_pages = 12, .heads = i % 3 ? 3 : 8, .width = width, .width_v = width_v,
-                                .dtype = dtypes[from], .cache = dtypes[to], .layout = (layout)l};
+                    params p = {.tokens = i % 2 ? 33 : 5,
+                                .page_size = 16,
+                                .num_pages = 12,
+                                .heads = i % 3 ? 3 : 8,
+                                .width = width,
+                                .width_v = width_v,
+                                .dtype = dtypes[from],
+                                .cache = dtypes[to],
+                                .layout = (layout)l};
                     char name[96];
-                    snprintf(name, sizeof name, "random %lldx%lldx%lld/%lld %s to %s %s", (long long)p.tokens, (long long)p.heads, (long long)width,
-                             (long long)width_v, lls_dtype_name(p.dtype), lls_dtype_name(p.cache), layouts[l]);
+                    snprintf(name, sizeof name, "random %lldx%lldx%lld/%lld %s to %s %s", (long long)p.tokens,
+                             (long long)p.heads, (long long)width, (long long)width_v, lls_dtype_name(p.dtype),
+                             lls_dtype_name(p.cache), layouts[l]);
                     th_run_case(h, name, random_case, &p);
                 }
             }
@@ -104,8 +119,10 @@ static caches k01_caches(th *h, double tol) {
 static void k01(th *h, const void *param) {
     (void)param;
     static const int64_t slots[K01_TOKENS] = {5, -1, 15, 16, 31, -1, 0};
-    lls_tensor qkv = th_filled(h, LLS_F16, 2, (int64_t[]){K01_TOKENS, (K01_QUERIES + 2 * K01_HEADS) * K01_WIDTH}, NULL, th_hash, NULL);
-    lls_tensor k = k01_slice(&qkv, 1), v = k01_slice(&qkv, 2), slot_tensor = th_data(h, LLS_I64, 1, (int64_t[]){K01_TOKENS}, slots);
+    lls_tensor qkv = th_filled(h, LLS_F16, 2, (int64_t[]){K01_TOKENS, (K01_QUERIES + 2 * K01_HEADS) * K01_WIDTH}, NULL,
+                               th_hash, NULL);
+    lls_tensor k = k01_slice(&qkv, 1), v = k01_slice(&qkv, 2),
+               slot_tensor = th_data(h, LLS_I64, 1, (int64_t[]){K01_TOKENS}, slots);
     caches c = k01_caches(h, 0);
     lls_kv_write_args args = base_args(h, &k, &v, &c, &slot_tensor);
     if (!th_ok(h, lls_kv_write(h->ctx, &args, h->stream))) return;
@@ -121,11 +138,14 @@ static void k01(th *h, const void *param) {
     }
 }
 
-// K01, D03: a slot past the cache, as a wrong or uninitialised page table would give: the CPU refuses the whole call, CUDA skips that token.
+// K01, D03: a slot past the cache, as a wrong or uninitialised page table would give: the CPU refuses the whole call,
+// CUDA skips that token.
 static void bad_slots(th *h, const void *param) {
     (void)param;
-    static const int64_t capacity = K01_PAGES * K01_PAGE, bad[] = {K01_PAGES * K01_PAGE, (int64_t)1 << 40, INT32_MAX, 0xdeadbeef, INT64_MAX};
-    lls_tensor qkv = th_filled(h, LLS_F16, 2, (int64_t[]){2, (K01_QUERIES + 2 * K01_HEADS) * K01_WIDTH}, NULL, th_hash, NULL);
+    static const int64_t capacity = K01_PAGES * K01_PAGE,
+                         bad[] = {K01_PAGES * K01_PAGE, (int64_t)1 << 40, INT32_MAX, 0xdeadbeef, INT64_MAX};
+    lls_tensor qkv =
+        th_filled(h, LLS_F16, 2, (int64_t[]){2, (K01_QUERIES + 2 * K01_HEADS) * K01_WIDTH}, NULL, th_hash, NULL);
     lls_tensor k = k01_slice(&qkv, 1), v = k01_slice(&qkv, 2);
     const int64_t row = K01_HEADS * K01_WIDTH;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -141,12 +161,14 @@ static void bad_slots(th *h, const void *param) {
         }
         if (!th_ok(h, status)) return;
         for (int64_t slot = 0; slot < capacity; slot++) {
-            for (int64_t e = 0; e < row; e += 71) th_expect_near(h, &c.v, slot * row + e, slot == 3 ? th_value(h, &v, e) : -0x1.694p-6, 0);
+            for (int64_t e = 0; e < row; e += 71)
+                th_expect_near(h, &c.v, slot * row + e, slot == 3 ? th_value(h, &v, e) : -0x1.694p-6, 0);
         }
     }
 }
 
-// D04: page sizes that are one, odd, or large; sequences of [1, 2, page, page + 1, 3 page - 1] tokens over pages in reversed order.
+// D04: page sizes that are one, odd, or large; sequences of [1, 2, page, page + 1, 3 page - 1] tokens over pages in
+// reversed order.
 static void d04(th *h, const void *param) {
     enum { MAX_TOKENS = 4 * 512 + 512 + 8, WIDTH = 8 };
     static int64_t slots[MAX_TOKENS];
@@ -161,7 +183,8 @@ static void d04(th *h, const void *param) {
     }
     lls_tensor slot_tensor = th_data(h, LLS_I64, 1, &tokens, slots);
     int64_t shape[] = {tokens, 2, WIDTH};
-    lls_tensor k = th_filled(h, LLS_F16, 3, shape, NULL, th_hash, NULL), v = th_filled(h, LLS_F16, 3, shape, NULL, th_hash9, NULL);
+    lls_tensor k = th_filled(h, LLS_F16, 3, shape, NULL, th_hash, NULL),
+               v = th_filled(h, LLS_F16, 3, shape, NULL, th_hash9, NULL);
     params p = {.page_size = page, .num_pages = pages, .heads = 2, .width = WIDTH, .width_v = WIDTH, .cache = LLS_F16};
     caches c = make_caches(h, &p);
     lls_kv_write_args args = base_args(h, &k, &v, &c, &slot_tensor);
@@ -174,18 +197,21 @@ static void d04(th *h, const void *param) {
     }
 }
 
-// D06: page offsets past 2^31 and 2^32 elements (8 GiB a cache; on a CPU only the touched pages exist). Pages 0 and 1 are where a wrapped offset lands.
+// D06: page offsets past 2^31 and 2^32 elements (8 GiB a cache; on a CPU only the touched pages exist). Pages 0 and 1
+// are where a wrapped offset lands.
 enum { D06_PAGE = 16, D06_WIDTH = 128, D06_PAGE_BYTES = D06_PAGE * D06_WIDTH * 2 };
 
 static void d06_fill(th *h, void *cache, int64_t page) {
     static uint8_t nan[D06_PAGE_BYTES];
     memset(nan, 0xFF, sizeof nan);
-    if (lls_upload(h->ctx, (char *)cache + page * D06_PAGE_BYTES, nan, sizeof nan, h->stream)) th_fail(h, "%s", lls_last_error());
+    if (lls_upload(h->ctx, (char *)cache + page * D06_PAGE_BYTES, nan, sizeof nan, h->stream))
+        th_fail(h, "%s", lls_last_error());
 }
 
 static void d06_check(th *h, void *cache, int64_t page, int64_t slot, uint16_t bits) {
     static uint16_t got[D06_PAGE * D06_WIDTH];
-    if (lls_download(h->ctx, got, (char *)cache + page * D06_PAGE_BYTES, sizeof got, h->stream)) th_fail(h, "%s", lls_last_error());
+    if (lls_download(h->ctx, got, (char *)cache + page * D06_PAGE_BYTES, sizeof got, h->stream))
+        th_fail(h, "%s", lls_last_error());
     for (int64_t i = 0; i < D06_PAGE * D06_WIDTH; i++) {
         uint16_t want = i / D06_WIDTH == slot ? bits : 0xFFFF;
         if (got[i] != want) {
@@ -211,14 +237,17 @@ static void d06(th *h, const void *param) {
         for (int page = 0; page < 2; page++) d06_fill(h, memory[side], page);
     }
     if (memory[0] && memory[1]) {
-        caches c = {lls_tensor_make(memory[0], LLS_BF16, h->device, 4, shape), lls_tensor_make(memory[1], LLS_BF16, h->device, 4, shape)};
+        caches c = {lls_tensor_make(memory[0], LLS_BF16, h->device, 4, shape),
+                    lls_tensor_make(memory[1], LLS_BF16, h->device, 4, shape)};
         lls_tensor slot_tensor = th_data(h, LLS_I64, 1, (int64_t[]){TOKENS}, slots);
         lls_tensor k = th_constant(h, LLS_BF16, 3, (int64_t[]){TOKENS, 1, D06_WIDTH}, NULL, 2);
         lls_tensor v = th_constant(h, LLS_BF16, 3, (int64_t[]){TOKENS, 1, D06_WIDTH}, NULL, 7);
         lls_kv_write_args args = base_args(h, &k, &v, &c, &slot_tensor);
         if (th_ok(h, lls_kv_write(h->ctx, &args, h->stream))) {
-            for (int t = 0; t < TOKENS; t++) d06_check(h, memory[0], pages[t], 3 * t, 0x4000), d06_check(h, memory[1], pages[t], 3 * t, 0x40e0);
-            for (int page = 0; page < 2; page++) d06_check(h, memory[0], page, -1, 0), d06_check(h, memory[1], page, -1, 0);
+            for (int t = 0; t < TOKENS; t++)
+                d06_check(h, memory[0], pages[t], 3 * t, 0x4000), d06_check(h, memory[1], pages[t], 3 * t, 0x40e0);
+            for (int page = 0; page < 2; page++)
+                d06_check(h, memory[0], page, -1, 0), d06_check(h, memory[1], page, -1, 0);
         }
     }
     for (int side = 0; side < 2; side++) lls_free(h->ctx, memory[side]);
@@ -227,8 +256,10 @@ static void d06(th *h, const void *param) {
 // Ties go to the even neighbour: 1 + 2^-11 and 1 + 3 2^-11 in f16, 1 + 2^-8 and 1 + 3 2^-8 in bf16.
 static void rounding(th *h, const void *param) {
     (void)param;
-    float k_row[] = {1 + 0x1p-11f, 1 + 0x3p-11f, 65519, -65520}, v_row[] = {1 + 0x1p-8f, 1 + 0x3p-8f, 0x1p-24f, 0x1p-25f};
-    lls_tensor k = th_data(h, LLS_F32, 3, (int64_t[]){1, 1, 4}, k_row), v = th_data(h, LLS_F32, 3, (int64_t[]){1, 1, 4}, v_row);
+    float k_row[] = {1 + 0x1p-11f, 1 + 0x3p-11f, 65519, -65520},
+          v_row[] = {1 + 0x1p-8f, 1 + 0x3p-8f, 0x1p-24f, 0x1p-25f};
+    lls_tensor k = th_data(h, LLS_F32, 3, (int64_t[]){1, 1, 4}, k_row),
+               v = th_data(h, LLS_F32, 3, (int64_t[]){1, 1, 4}, v_row);
     lls_tensor slot = th_data(h, LLS_I64, 1, (int64_t[]){1}, (int64_t[]){1});
     params p = {.page_size = 1, .num_pages = 2, .heads = 1, .width = 4, .width_v = 4, .cache = LLS_F16};
     caches half = make_caches(h, &p);
@@ -252,7 +283,12 @@ static void zero_sizes(th *h, const void *param) {
     for (int i = 0; i < 4; i++) {
         lls_tensor k = th_normal(h, LLS_F16, 3, sizes[i], NULL, 1), v = th_normal(h, LLS_F16, 3, sizes[i], NULL, 1);
         lls_tensor slots = th_data(h, LLS_I64, 1, sizes[i], (int64_t[]){0, 3});
-        params p = {.page_size = 2, .num_pages = 2, .heads = sizes[i][1], .width = sizes[i][2], .width_v = sizes[i][2], .cache = LLS_F16};
+        params p = {.page_size = 2,
+                    .num_pages = 2,
+                    .heads = sizes[i][1],
+                    .width = sizes[i][2],
+                    .width_v = sizes[i][2],
+                    .cache = LLS_F16};
         caches c = make_caches(h, &p);
         lls_kv_write_args args = base_args(h, &k, &v, &c, &slots);
         if (!th_ok(h, lls_kv_write(h->ctx, &args, h->stream))) return;
@@ -267,7 +303,8 @@ static void errors(th *h, const void *param) {
     (void)param;
     int64_t shape[] = {3, 2, 8};
     params p = {.page_size = 4, .num_pages = 2, .heads = 2, .width = 8, .width_v = 8, .cache = LLS_F16};
-    lls_tensor k = th_normal(h, LLS_F16, 3, shape, NULL, 1), v = th_normal(h, LLS_F16, 3, shape, NULL, 1), v32 = th_normal(h, LLS_F32, 3, shape, NULL, 1);
+    lls_tensor k = th_normal(h, LLS_F16, 3, shape, NULL, 1), v = th_normal(h, LLS_F16, 3, shape, NULL, 1),
+               v32 = th_normal(h, LLS_F32, 3, shape, NULL, 1);
     lls_tensor slots = th_data(h, LLS_I64, 1, (int64_t[]){3}, (int64_t[]){0, 1, 2});
     caches c = make_caches(h, &p), other;
 
@@ -305,12 +342,19 @@ static void errors(th *h, const void *param) {
     expect_error(h, &args, LLS_ERR_ARGUMENT, "v is NULL");
 }
 
-#define D04(page) {"D04 page " #page, d04, &(const int64_t){page}, false}
+#define D04(page) \
+    { "D04 page " #page, d04, &(const int64_t){page}, false }
 static const th_case cases[] = {
     {"random 5x3x40 f32 to f16", random_case, &(const params){5, 16, 12, 3, 40, 48, LLS_F32, LLS_F16, NHD}, false},
     {"K01 padding, page borders, packed rows", k01, NULL, false},
     {"K01 D03 slots past the cache", bad_slots, NULL, false},
-    D04(1), D04(3), D04(7), D04(16), D04(48), D04(256), D04(512),
+    D04(1),
+    D04(3),
+    D04(7),
+    D04(16),
+    D04(48),
+    D04(256),
+    D04(512),
     {"D06 page offsets past 2^31", d06, NULL, true},
     {"rounding", rounding, NULL, false},
     {"G02 zero sizes", zero_sizes, NULL, false},

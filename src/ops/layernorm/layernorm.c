@@ -56,7 +56,8 @@ const lls__op lls__op_layernorm = {
 static lls_status check_affine(const lls_ctx *ctx, const lls_layernorm_args *a, const char *name, const lls_tensor *t) {
     if (!t) return LLS_OK;
     int64_t hidden = a->x->shape[a->x->ndim - 1];
-    LLS_TRY(lls__check_vector(ctx, op, name, t, hidden, "the last axis of x", LLS__DTYPE(LLS_F32) | LLS__DTYPE(a->x->dtype)));
+    LLS_TRY(lls__check_vector(ctx, op, name, t, hidden, "the last axis of x",
+                              LLS__DTYPE(LLS_F32) | LLS__DTYPE(a->x->dtype)));
     return lls__check_disjoint(op, "out", a->out, name, t);
 }
 
@@ -64,7 +65,8 @@ static lls_status validate(const lls_ctx *ctx, const lls_layernorm_args *a) {
     LLS_TRY(lls__check_tensor(ctx, op, "x", a->x, 1, LLS_MAX_DIMS, LLS__FLOATS));
     LLS_TRY(lls__check_inner_contiguous(op, "x", a->x));
     int64_t hidden = a->x->shape[a->x->ndim - 1];
-    if (hidden > INT32_MAX) return lls__fail(LLS_ERR_SHAPE, "%s: the last axis of x is %lld, must be below 2^31", op, (long long)hidden);
+    if (hidden > INT32_MAX)
+        return lls__fail(LLS_ERR_SHAPE, "%s: the last axis of x is %lld, must be below 2^31", op, (long long)hidden);
     LLS_TRY(lls__check_tensor(ctx, op, "out", a->out, 1, LLS_MAX_DIMS, LLS__FLOATS));
     LLS_TRY(lls__check_same_dtype(op, "out", a->out, "x", a->x));
     LLS_TRY(lls__check_same_shape(op, "out", a->out, "x", a->x));

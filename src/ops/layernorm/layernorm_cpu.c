@@ -1,6 +1,7 @@
-/* Rows over threads; a row is read three times, from L1 after the first. The second pass sums the deviations themselves beside their squares: the fp32
- * mean of numbers near 1e4 is off by some 1e-3, which would be 1e-3 of the standard deviation; the mean deviation says by how much, and is taken off again
- * (the corrected two-pass algorithm: Chan, Golub and LeVeque 1983, "Algorithms for Computing the Sample Variance"). */
+/* Rows over threads; a row is read three times, from L1 after the first. The second pass sums the deviations themselves
+ * beside their squares: the fp32 mean of numbers near 1e4 is off by some 1e-3, which would be 1e-3 of the standard
+ * deviation; the mean deviation says by how much, and is taken off again (the corrected two-pass algorithm: Chan, Golub
+ * and LeVeque 1983, "Algorithms for Computing the Sample Variance"). */
 #include <math.h>
 
 #include "core/ctx.h"
@@ -71,7 +72,8 @@ LLS_INLINE vf affine(const lls_tensor *t, int64_t i, int64_t left, float missing
     return left >= LLS_VF ? vf_load(t->dtype, t->data, i) : vf_load_n(t->dtype, t->data, i, left);
 }
 
-static void normalise(lls_dtype dtype, const void *x, moments m, const lls_tensor *weight, const lls_tensor *bias, void *out, int64_t n) {
+static void normalise(lls_dtype dtype, const void *x, moments m, const lls_tensor *weight, const lls_tensor *bias,
+                      void *out, int64_t n) {
     for (int64_t i = 0; i < n; i += LLS_VF) {
         int64_t left = n - i;
         vf v = left >= LLS_VF ? vf_load(dtype, x, i) : vf_load_n(dtype, x, i, left);

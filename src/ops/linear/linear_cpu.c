@@ -1,5 +1,5 @@
-#include "core/error.h"
 #include "ops/linear/linear_cpu.h"
+#include "core/error.h"
 #include "ops/linear/linear_kernels.h"
 
 lls_status LLS_CPU(lls__linear_cpu)(lls_ctx *ctx, const void *args, lls_stream stream) {

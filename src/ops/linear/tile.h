@@ -81,8 +81,8 @@ LLS_BLOCK_FN lls__planes lls__tile_planes(lls_dtype dtype, int64_t k) {
 
 /* Bytes of a tile, padding included. */
 static inline int64_t lls__tile_bytes(lls_dtype dtype, int64_t k) {
-    int64_t bytes =
-        lls__is_block_type(dtype) ? lls__tile_planes(dtype, k).end : k * LLS__TILE_ROWS * lls_dtype_block_bytes(dtype);
+    int64_t bytes = lls__is_block_type(dtype) ? lls__tile_planes(dtype, k).end
+                                              : k * LLS__TILE_ROWS * lls_dtype_block_bytes(dtype);
     return (bytes + LLS__TILE_ALIGN - 1) / LLS__TILE_ALIGN * LLS__TILE_ALIGN;
 }
 

@@ -75,13 +75,16 @@ static lls_status validate(const lls_ctx *ctx, const lls_rmsnorm_args *a) {
     LLS_TRY(lls__check_tensor(ctx, op, "x", a->x, 1, LLS_MAX_DIMS, LLS__FLOATS));
     LLS_TRY(lls__check_inner_contiguous(op, "x", a->x));
     int64_t hidden = a->x->shape[a->x->ndim - 1];
-    if (hidden > INT32_MAX) return lls__fail(LLS_ERR_SHAPE, "%s: the last axis of x is %lld, must be below 2^31", op, (long long)hidden);
+    if (hidden > INT32_MAX)
+        return lls__fail(LLS_ERR_SHAPE, "%s: the last axis of x is %lld, must be below 2^31", op, (long long)hidden);
     if (a->weight) {
-        LLS_TRY(lls__check_vector(ctx, op, "weight", a->weight, hidden, "the last axis of x", LLS__DTYPE(LLS_F32) | LLS__DTYPE(a->x->dtype)));
+        LLS_TRY(lls__check_vector(ctx, op, "weight", a->weight, hidden, "the last axis of x",
+                                  LLS__DTYPE(LLS_F32) | LLS__DTYPE(a->x->dtype)));
     }
     LLS_TRY(check_output(ctx, a, "out", a->out));
     if (!a->residual != !a->residual_out) {
-        return lls__fail(LLS_ERR_ARGUMENT, "%s: residual and residual_out must be given together, %s is NULL", op, a->residual ? "residual_out" : "residual");
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: residual and residual_out must be given together, %s is NULL", op,
+                         a->residual ? "residual_out" : "residual");
     }
     if (a->residual) {
         LLS_TRY(check_like_x(ctx, a, "residual", a->residual));

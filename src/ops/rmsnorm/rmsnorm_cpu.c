@@ -36,12 +36,15 @@ static float sum_of_squares(lls_dtype dtype, const void *x, int64_t n) {
 }
 
 // out = x * scale * (weight + offset) over one row [n]; weight may be NULL
-static void scale_row(lls_dtype dtype, const void *x, float scale, const lls_tensor *weight, float offset, void *out, int64_t n) {
+static void scale_row(lls_dtype dtype, const void *x, float scale, const lls_tensor *weight, float offset, void *out,
+                      int64_t n) {
     for (int64_t i = 0; i < n; i += LLS_VF) {
         int64_t left = n - i;
         vf v = (left >= LLS_VF ? vf_load(dtype, x, i) : vf_load_n(dtype, x, i, left)) * vf_set1(scale);
         if (weight) {
-            v *= (left >= LLS_VF ? vf_load(weight->dtype, weight->data, i) : vf_load_n(weight->dtype, weight->data, i, left)) + vf_set1(offset);
+            v *= (left >= LLS_VF ? vf_load(weight->dtype, weight->data, i)
+                                 : vf_load_n(weight->dtype, weight->data, i, left)) +
+                 vf_set1(offset);
         }
         if (left >= LLS_VF) vf_store(dtype, out, i, v);
         else vf_store_n(dtype, out, i, left, v);
@@ -61,7 +64,8 @@ static void rows(void *arg, int64_t begin, int64_t end, int worker) {
             h = sum;
         }
         float scale = 1.0f / sqrtf(sum_of_squares(dtype, h, j->hidden) / (float)j->hidden + a->eps);
-        scale_row(dtype, h, scale, a->weight, a->weight_offset, lls__at(a->out, lls__row_offset(&j->out, r)), j->hidden);
+        scale_row(dtype, h, scale, a->weight, a->weight_offset, lls__at(a->out, lls__row_offset(&j->out, r)),
+                  j->hidden);
     }
 }
 

@@ -1,4 +1,5 @@
-/* The oracle: the formula in double, one rounding at the end (two where residual_out is stored, as the definition says). */
+/* The oracle: the formula in double, one rounding at the end (two where residual_out is stored, as the definition
+ * says). */
 #include <math.h>
 
 #include "core/element.h"
@@ -17,7 +18,8 @@ lls_status lls__rmsnorm_ref(lls_ctx *ctx, const void *args, lls_stream stream) {
             lls__rows residual_rows = lls__rows_of(a->residual), sum_rows = lls__rows_of(a->residual_out);
             int64_t residual_row = lls__row_offset(&residual_rows, r), sum_row = lls__row_offset(&sum_rows, r);
             for (int64_t i = 0; i < hidden; i++) {
-                lls__set(a->residual_out, sum_row + i, lls__get(a->x, h_row + i) + lls__get(a->residual, residual_row + i));
+                lls__set(a->residual_out, sum_row + i,
+                         lls__get(a->x, h_row + i) + lls__get(a->residual, residual_row + i));
             }
             h = a->residual_out, h_row = sum_row;
         }

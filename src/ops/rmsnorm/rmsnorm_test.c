@@ -41,11 +41,17 @@ static void generate(th *h) {
     for (int d = 0; d < 3; d++) {
         for (size_t i = 0; i < sizeof hiddens / sizeof *hiddens; i++) {
             for (int mode = 0; mode < 4; mode++) {
-                params p = {.rows = i % 2 ? 3 : 37, .hidden = hiddens[i], .dtype = dtypes[d], .residual = mode == 1, .in_place = mode == 2, .weight_f32 = mode == 3,
+                params p = {.rows = i % 2 ? 3 : 37,
+                            .hidden = hiddens[i],
+                            .dtype = dtypes[d],
+                            .residual = mode == 1,
+                            .in_place = mode == 2,
+                            .weight_f32 = mode == 3,
                             .strided = mode != 0};
                 char name[96];
-                snprintf(name, sizeof name, "random %lldx%lld %s%s%s%s", (long long)p.rows, (long long)p.hidden, lls_dtype_name(p.dtype),
-                         p.residual ? " residual" : "", p.in_place ? " in place" : "", p.weight_f32 ? " f32 weight" : "");
+                snprintf(name, sizeof name, "random %lldx%lld %s%s%s%s", (long long)p.rows, (long long)p.hidden,
+                         lls_dtype_name(p.dtype), p.residual ? " residual" : "", p.in_place ? " in place" : "",
+                         p.weight_f32 ? " f32 weight" : "");
                 th_run_case(h, name, random_case, &p);
             }
         }
@@ -61,7 +67,8 @@ static double mod7(int64_t i, const void *user) {
     return (double)(i % 7);
 }
 
-// N01: out = +-(n mod 7) / sqrt(1 + eps), rounded once; hidden sizes that no vector width divides, or that outgrow shared memory.
+// N01: out = +-(n mod 7) / sqrt(1 + eps), rounded once; hidden sizes that no vector width divides, or that outgrow
+// shared memory.
 static void n01(th *h, const void *param) {
     const params *p = param;
     int64_t shape[] = {p->rows, p->hidden};
@@ -107,7 +114,10 @@ static void n04(th *h, const void *param) {
     float xs[] = {1.5f, .76171875f, .76171875f, .76171875f};
     uint16_t bits[4];
     for (int i = 0; i < 4; i++) {
-        union { float f; uint32_t u; } v = {xs[i]};
+        union {
+            float f;
+            uint32_t u;
+        } v = {xs[i]};
         bits[i] = (uint16_t)(v.u >> 16);
     }
     lls_tensor x = th_data(h, LLS_BF16, 2, (int64_t[]){1, 4}, bits);
@@ -119,8 +129,10 @@ static void n04(th *h, const void *param) {
     th_expect_near(h, &out, 0, 1.5078125, 0);
 
     int64_t wide[] = {1, 512};
-    lls_tensor one = th_constant(h, LLS_BF16, 2, wide, NULL, 1), add = th_constant(h, LLS_BF16, 2, wide, NULL, 1.5 * 0x1p-8);
-    lls_tensor sum = th_output(h, "sum", LLS_BF16, 2, wide, NULL, 0), norm = th_output(h, "norm", LLS_BF16, 2, wide, NULL, 1e-2);
+    lls_tensor one = th_constant(h, LLS_BF16, 2, wide, NULL, 1),
+               add = th_constant(h, LLS_BF16, 2, wide, NULL, 1.5 * 0x1p-8);
+    lls_tensor sum = th_output(h, "sum", LLS_BF16, 2, wide, NULL, 0),
+               norm = th_output(h, "norm", LLS_BF16, 2, wide, NULL, 1e-2);
     args = base_args(h, &one, &norm, 1e-6f);
     args.residual = &add, args.residual_out = &sum;
     if (!th_ok(h, lls_rmsnorm(h->ctx, &args, h->stream))) return;
@@ -138,15 +150,18 @@ static void n04(th *h, const void *param) {
     }
     for (int i = 0; i < 512; i += 64) got += 64 * th_value(h, &chain, i);
     // Unbiased rounding wanders by some sqrt(72) halves of an ulp of 2^-7; truncation would lose 72 of them.
-    if (fabs(got - exact) / 512 > 20 * 0x1p-9) th_fail(h, "72 chained adds drift by %g an element", (got - exact) / 512);
+    if (fabs(got - exact) / 512 > 20 * 0x1p-9)
+        th_fail(h, "72 chained adds drift by %g an element", (got - exact) / 512);
 }
 
 static void zero_sizes(th *h, const void *param) {
     (void)param;
-    lls_tensor x = th_normal(h, LLS_F16, 2, (int64_t[]){0, 8}, NULL, 1), out = th_output(h, "none", LLS_F16, 2, (int64_t[]){0, 8}, NULL, 0);
+    lls_tensor x = th_normal(h, LLS_F16, 2, (int64_t[]){0, 8}, NULL, 1),
+               out = th_output(h, "none", LLS_F16, 2, (int64_t[]){0, 8}, NULL, 0);
     lls_rmsnorm_args args = base_args(h, &x, &out, 1e-6f);
     if (!th_ok(h, lls_rmsnorm(h->ctx, &args, h->stream))) return;
-    lls_tensor x1 = th_normal(h, LLS_F16, 2, (int64_t[]){1, 8}, NULL, 1), out1 = th_output(h, "next", LLS_F16, 2, (int64_t[]){1, 8}, NULL, 2e-3);
+    lls_tensor x1 = th_normal(h, LLS_F16, 2, (int64_t[]){1, 8}, NULL, 1),
+               out1 = th_output(h, "next", LLS_F16, 2, (int64_t[]){1, 8}, NULL, 2e-3);
     args = base_args(h, &x1, &out1, 1e-6f);
     th_ok(h, lls_rmsnorm(h->ctx, &args, h->stream));
 }
@@ -163,12 +178,15 @@ static void errors(th *h, const void *param) {
     (void)param;
     int64_t shape[] = {2, 8}, bad_weight = 7;
     lls_tensor x = th_normal(h, LLS_F16, 2, shape, NULL, 1), w = th_normal(h, LLS_F16, 1, &bad_weight, NULL, 1);
-    lls_tensor out = th_output(h, "out", LLS_F16, 2, shape, NULL, 0), out32 = th_output(h, "out32", LLS_F32, 2, shape, NULL, 0);
+    lls_tensor out = th_output(h, "out", LLS_F16, 2, shape, NULL, 0),
+               out32 = th_output(h, "out32", LLS_F32, 2, shape, NULL, 0);
     lls_rmsnorm_args args = base_args(h, &x, &out, 1e-6f);
     args.weight = &w;
-    th_expect_error(h, lls_rmsnorm(h->ctx, &args, h->stream), LLS_ERR_SHAPE, "weight.shape[0] is 7, must equal the last axis of x = 8");
+    th_expect_error(h, lls_rmsnorm(h->ctx, &args, h->stream), LLS_ERR_SHAPE,
+                    "weight.shape[0] is 7, must equal the last axis of x = 8");
     args = base_args(h, &x, &out32, 1e-6f);
-    th_expect_error(h, lls_rmsnorm(h->ctx, &args, h->stream), LLS_ERR_DTYPE, "out.dtype is f32, must equal x.dtype = f16");
+    th_expect_error(h, lls_rmsnorm(h->ctx, &args, h->stream), LLS_ERR_DTYPE,
+                    "out.dtype is f32, must equal x.dtype = f16");
     args = base_args(h, &x, &out, -1);
     th_expect_error(h, lls_rmsnorm(h->ctx, &args, h->stream), LLS_ERR_ARGUMENT, "eps is -1");
     args = base_args(h, &x, &out, 1e-6f);
@@ -189,10 +207,20 @@ static void errors(th *h, const void *param) {
     th_expect_error(h, lls_rmsnorm(h->ctx, &args, h->stream), LLS_ERR_VARIANT, "no_such_rung");
 }
 
-#define N01(rows, hidden, dtype) {"N01 " #rows "x" #hidden " " #dtype, n01, &(const params){rows, hidden, dtype, 0, 0, 0, 0}, false}
+#define N01(rows, hidden, dtype) \
+    { "N01 " #rows "x" #hidden " " #dtype, n01, &(const params){rows, hidden, dtype, 0, 0, 0, 0}, false }
 static const th_case cases[] = {
-    N01(1, 5, LLS_F16),       N01(3, 1, LLS_F32),     N01(3, 3, LLS_BF16),     N01(1, 72, LLS_F16),      N01(3, 1152, LLS_BF16),  N01(3, 1440, LLS_F16),
-    N01(3, 4097, LLS_F32),    N01(1, 5120, LLS_BF16), N01(3, 16384, LLS_F16),  N01(3, 32776, LLS_BF16),  N01(1, 32776, LLS_F32),
+    N01(1, 5, LLS_F16),
+    N01(3, 1, LLS_F32),
+    N01(3, 3, LLS_BF16),
+    N01(1, 72, LLS_F16),
+    N01(3, 1152, LLS_BF16),
+    N01(3, 1440, LLS_F16),
+    N01(3, 4097, LLS_F32),
+    N01(1, 5120, LLS_BF16),
+    N01(3, 16384, LLS_F16),
+    N01(3, 32776, LLS_BF16),
+    N01(1, 32776, LLS_F32),
     {"N03 overflow, outlier, eps", n03, NULL, false},
     {"N04 weight offset, rounding of the add", n04, NULL, false},
     {"G02 zero rows", zero_sizes, NULL, false},

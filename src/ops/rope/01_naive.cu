@@ -1,13 +1,16 @@
-/* Idea: a block a token. Its threads first put the token's cosines and sines into shared memory, then stride over (head, pair) and rotate; queries and
- * keys share the angles. A position times a frequency is reduced to a fraction of a turn in fp64, so that fp32 sines are right at any position.
- * Limited by: HBM where tokens are many (each element read and written once, though by 2-byte accesses); by the launch and one pass of latency in a
- * decode step, where a single block works. Floor: 4096 tokens x 40 heads x 128 bf16 moves 84 MB, 18 us at 4.65 TB/s.
+/* Idea: a block a token. Its threads first put the token's cosines and sines into shared memory, then stride over
+ * (head, pair) and rotate; queries and keys share the angles. A position times a frequency is reduced to a fraction of
+ * a turn in fp64, so that fp32 sines are right at any position.
+ * Limited by: HBM where tokens are many (each element read and written once, though by 2-byte accesses); by the launch
+ * and one pass of latency in a decode step, where a single block works. Floor: 4096 tokens x 40 heads x 128 bf16 moves
+ * 84 MB, 18 us at 4.65 TB/s.
  * Needs: nothing beyond sm_80. */
 #include "cuda/cvt.cuh"
 #include "ops/rope/rope_kernels.h"
 
 template <typename T>
-__device__ __forceinline__ void rotate_heads(const lls__rope_params &p, const lls__rope_heads &set, const float *cosines, const float *sines) {
+__device__ __forceinline__ void rotate_heads(const lls__rope_params &p, const lls__rope_heads &set,
+                                             const float *cosines, const float *sines) {
     int pairs = p.rotary_dim / 2, tail = p.head_dim - p.rotary_dim;
     const T *x = (const T *)set.x + blockIdx.x * set.x_token;
     T *out = (T *)set.out + blockIdx.x * set.out_token;
@@ -40,6 +43,12 @@ template <typename T> __device__ __forceinline__ void rope_naive(const lls__rope
     rotate_heads<T>(p, p.set[1], cosines, sines);
 }
 
-extern "C" __global__ void lls_rope_01_naive_f32(const __grid_constant__ lls__rope_params p) { rope_naive<float>(p); }
-extern "C" __global__ void lls_rope_01_naive_f16(const __grid_constant__ lls__rope_params p) { rope_naive<__half>(p); }
-extern "C" __global__ void lls_rope_01_naive_bf16(const __grid_constant__ lls__rope_params p) { rope_naive<__nv_bfloat16>(p); }
+extern "C" __global__ void lls_rope_01_naive_f32(const __grid_constant__ lls__rope_params p) {
+    rope_naive<float>(p);
+}
+extern "C" __global__ void lls_rope_01_naive_f16(const __grid_constant__ lls__rope_params p) {
+    rope_naive<__half>(p);
+}
+extern "C" __global__ void lls_rope_01_naive_bf16(const __grid_constant__ lls__rope_params p) {
+    rope_naive<__nv_bfloat16>(p);
+}

@@ -68,7 +68,8 @@ const lls__op lls__op_rope = {
 };
 
 // One of the pairs (x, out), (x2, out2).
-static lls_status check_pair(const lls_ctx *ctx, const lls_rope_args *a, const char *name, const lls_tensor *t, const char *out_name, const lls_tensor *out) {
+static lls_status check_pair(const lls_ctx *ctx, const lls_rope_args *a, const char *name, const lls_tensor *t,
+                             const char *out_name, const lls_tensor *out) {
     LLS_TRY(lls__check_tensor(ctx, op, name, t, 3, 3, LLS__FLOATS));
     LLS_TRY(lls__check_inner_contiguous(op, name, t));
     if (t != a->x) {
@@ -88,11 +89,14 @@ static lls_status check_pair(const lls_ctx *ctx, const lls_rope_args *a, const c
 static lls_status validate(const lls_ctx *ctx, const lls_rope_args *a) {
     LLS_TRY(lls__check_tensor(ctx, op, "x", a->x, 3, 3, LLS__FLOATS));
     if (a->x->shape[0] > INT32_MAX || a->x->shape[2] > INT32_MAX) {
-        return lls__fail(LLS_ERR_SHAPE, "%s: x has %lld tokens of head_dim %lld, both must be below 2^31", op, (long long)a->x->shape[0], (long long)a->x->shape[2]);
+        return lls__fail(LLS_ERR_SHAPE, "%s: x has %lld tokens of head_dim %lld, both must be below 2^31", op,
+                         (long long)a->x->shape[0], (long long)a->x->shape[2]);
     }
     LLS_TRY(lls__check_vector(ctx, op, "positions", a->positions, a->x->shape[0], "x.shape[0]", LLS__DTYPE(LLS_I32)));
     LLS_TRY(check_pair(ctx, a, "x", a->x, "out", a->out));
-    if (!a->x2 != !a->out2) return lls__fail(LLS_ERR_ARGUMENT, "%s: x2 and out2 must be given together, %s is NULL", op, a->x2 ? "out2" : "x2");
+    if (!a->x2 != !a->out2)
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: x2 and out2 must be given together, %s is NULL", op,
+                         a->x2 ? "out2" : "x2");
     if (a->x2) {
         LLS_TRY(check_pair(ctx, a, "x2", a->x2, "out2", a->out2));
         LLS_TRY(lls__check_disjoint(op, "out", a->out, "x2", a->x2));
@@ -100,10 +104,12 @@ static lls_status validate(const lls_ctx *ctx, const lls_rope_args *a) {
         LLS_TRY(lls__check_disjoint(op, "out2", a->out2, "out", a->out));
     }
     if (a->rotary_dim > a->x->shape[2]) {
-        return lls__fail(LLS_ERR_ARGUMENT, "%s: rotary_dim is %d, must be at most head_dim = %lld", op, a->rotary_dim, (long long)a->x->shape[2]);
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: rotary_dim is %d, must be at most head_dim = %lld", op, a->rotary_dim,
+                         (long long)a->x->shape[2]);
     }
     if (a->style != LLS_ROPE_NEOX && a->style != LLS_ROPE_GPTJ) {
-        return lls__fail(LLS_ERR_ARGUMENT, "%s: style is %d, must be LLS_ROPE_NEOX or LLS_ROPE_GPTJ", op, (int)a->style);
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: style is %d, must be LLS_ROPE_NEOX or LLS_ROPE_GPTJ", op,
+                         (int)a->style);
     }
     return LLS_OK;
 }

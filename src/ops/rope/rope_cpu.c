@@ -6,16 +6,18 @@
 #include "cpu/simd.h"
 #include "ops/rope/rope_kernels.h"
 
-// Of one token. Interleaved pairs multiply whole vectors of x by entries that are doubled, [rotary_dim], with sin as (-s, s): see rotate_gptj.
+// Of one token. Interleaved pairs multiply whole vectors of x by entries that are doubled, [rotary_dim], with sin as
+// (-s, s): see rotate_gptj.
 typedef struct angles {
     _Alignas(64) float cos[2 * LLS_ROPE_MAX_PAIRS];
     _Alignas(64) float sin[2 * LLS_ROPE_MAX_PAIRS];
 } angles;
 
-// Fractions of a turn, within [-1/2, 1/2], to cos and sin: reduced to the nearest quarter turn, then Taylor's series on [-pi/4, pi/4], whose next terms
-// are below 2e-9.
+// Fractions of a turn, within [-1/2, 1/2], to cos and sin: reduced to the nearest quarter turn, then Taylor's series on
+// [-pi/4, pi/4], whose next terms are below 2e-9.
 LLS_INLINE void cos_sin_of_turns(vf turns, vf *cos_out, vf *sin_out) {
-    vf shifted = turns * vf_set1(4) + vf_set1(12582912.0f); // 1.5 * 2^23: rounds to an integer, which lands in the low mantissa bits
+    vf shifted = turns * vf_set1(4) +
+                 vf_set1(12582912.0f); // 1.5 * 2^23: rounds to an integer, which lands in the low mantissa bits
     vi quarter = (vi)shifted;
     vf x = (turns - (shifted - vf_set1(12582912.0f)) * vf_set1(0.25f)) * vf_set1(6.28318531f), z = x * x;
     vf s = vf_set1(1.0f / 362880);
@@ -88,7 +90,8 @@ LLS_INLINE void rotate_gptj(lls_dtype dtype, const void *x, void *out, int32_t r
 }
 
 // One token's heads, x [heads, head_dim] to out.
-LLS_INLINE void rotate_heads(lls_dtype dtype, const lls_rope_args *args, const lls_tensor *x, const lls_tensor *out, int64_t token, const angles *a) {
+LLS_INLINE void rotate_heads(lls_dtype dtype, const lls_rope_args *args, const lls_tensor *x, const lls_tensor *out,
+                             int64_t token, const angles *a) {
     int64_t size = lls__elem_size(dtype), tail = (x->shape[2] - args->rotary_dim) * size;
     for (int64_t h = 0; h < x->shape[1]; h++) {
         const char *from = (const char *)x->data + (token * x->stride[0] + h * x->stride[1]) * size;
@@ -99,7 +102,8 @@ LLS_INLINE void rotate_heads(lls_dtype dtype, const lls_rope_args *args, const l
     }
 }
 
-static void rotate_tensor(const lls_rope_args *args, const lls_tensor *x, const lls_tensor *out, int64_t token, const angles *a) {
+static void rotate_tensor(const lls_rope_args *args, const lls_tensor *x, const lls_tensor *out, int64_t token,
+                          const angles *a) {
     switch (x->dtype) { // a constant dtype lets the compiler unswitch the inner loops
     case LLS_F16: rotate_heads(LLS_F16, args, x, out, token, a); break;
     case LLS_BF16: rotate_heads(LLS_BF16, args, x, out, token, a); break;

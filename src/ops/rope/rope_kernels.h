@@ -7,15 +7,16 @@
 
 /* What every variant receives: validated arguments, with the defaults filled in and the frequencies computed. */
 typedef struct lls__rope_call {
-    lls_rope_args args;                    /* rotary_dim is set */
-    double inv_freq[LLS_ROPE_MAX_PAIRS];   /* radians a position, [rotary_dim / 2] */
-    float magnitude;                       /* scales cos and sin */
+    lls_rope_args args;                  /* rotary_dim is set */
+    double inv_freq[LLS_ROPE_MAX_PAIRS]; /* radians a position, [rotary_dim / 2] */
+    float magnitude;                     /* scales cos and sin */
 } lls__rope_call;
 
 lls_status lls__rope_ref(lls_ctx *ctx, const void *call, lls_stream stream);
 LLS_CPU_DECLARE(lls_status, lls__rope_cpu, lls_ctx *ctx, const void *call, lls_stream stream);
 
-/* An angle that is counted in turns loses its whole turns by one exact subtraction; pi would have to be subtracted in pieces. */
+/* An angle that is counted in turns loses its whole turns by one exact subtraction; pi would have to be subtracted in
+ * pieces. */
 #define LLS__TURNS_PER_RADIAN 0.15915494309189533577
 
 #if LLS_WITH_CUDA
@@ -34,7 +35,7 @@ typedef struct lls__rope_params {
     lls__rope_heads set[2]; /* queries, keys; heads 0 where there is no second tensor */
     const int32_t *positions;
     int32_t head_dim, rotary_dim;
-    bool interleaved;       /* LLS_ROPE_GPTJ */
+    bool interleaved; /* LLS_ROPE_GPTJ */
     float magnitude;
     double inv_freq[LLS_ROPE_MAX_PAIRS];
 } lls__rope_params;

@@ -13,8 +13,10 @@ static void rotate(const lls__rope_call *call, const lls_tensor *x, const lls_te
         for (int64_t h = 0; h < x->shape[1]; h++) {
             int64_t from = t * x->stride[0] + h * x->stride[1], to = t * out->stride[0] + h * out->stride[1];
             for (int32_t i = 0; i < pairs; i++) {
-                int32_t first = a->style == LLS_ROPE_GPTJ ? 2 * i : i, second = a->style == LLS_ROPE_GPTJ ? 2 * i + 1 : i + pairs;
-                double c = cos(position * call->inv_freq[i]) * call->magnitude, s = sin(position * call->inv_freq[i]) * call->magnitude;
+                int32_t first = a->style == LLS_ROPE_GPTJ ? 2 * i : i,
+                        second = a->style == LLS_ROPE_GPTJ ? 2 * i + 1 : i + pairs;
+                double c = cos(position * call->inv_freq[i]) * call->magnitude,
+                       s = sin(position * call->inv_freq[i]) * call->magnitude;
                 double u = lls__get(x, from + first), v = lls__get(x, from + second);
                 lls__set(out, to + first, u * c - v * s);
                 lls__set(out, to + second, v * c + u * s);

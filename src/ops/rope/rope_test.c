@@ -1,4 +1,5 @@
-/* rope: known faults R01, R02, R04, G02 (zero sizes); both styles, partial rotary, strides, in place, two tensors, scalings, errors. */
+/* rope: known faults R01, R02, R04, G02 (zero sizes); both styles, partial rotary, strides, in place, two tensors,
+ * scalings, errors. */
 #include <math.h>
 #include <stdio.h>
 
@@ -15,10 +16,12 @@ static double one_to_eight(int64_t i, const void *user) {
     return (double)(i % 8 + 1);
 }
 
-// R01: frequencies and the partner's distance come from rotary_dim, not from head_dim; the two styles differ; the tail is copied as it is.
+// R01: frequencies and the partner's distance come from rotary_dim, not from head_dim; the two styles differ; the tail
+// is copied as it is.
 static void r01(th *h, const void *param) {
     (void)param;
-    static const double want[2][8] = {{-1.413353, 1.879118, -2.828857, 4.058191, 5, 6, 7, 8}, {-1.272233, -1.838865, 2.878668, 4.088187, 5, 6, 7, 8}};
+    static const double want[2][8] = {{-1.413353, 1.879118, -2.828857, 4.058191, 5, 6, 7, 8},
+                                      {-1.272233, -1.838865, 2.878668, 4.088187, 5, 6, 7, 8}};
     int64_t shape[] = {1, 1, 8};
     int32_t three = 3;
     lls_tensor positions = th_data(h, LLS_I32, 1, shape, &three);
@@ -45,17 +48,20 @@ static void r01_many(th *h, const void *param) {
     static int32_t positions_host[2560];
     for (int i = 0; i < p->tokens; i++) positions_host[i] = i % 2356;
     lls_tensor positions = th_data(h, LLS_I32, 1, shape, positions_host);
-    lls_tensor x = th_filled(h, LLS_F16, 3, shape, NULL, th_hash, NULL), out = th_output(h, "out", LLS_F16, 3, shape, NULL, th_tol(LLS_F16));
+    lls_tensor x = th_filled(h, LLS_F16, 3, shape, NULL, th_hash, NULL),
+               out = th_output(h, "out", LLS_F16, 3, shape, NULL, th_tol(LLS_F16));
     lls_rope_args args = base_args(h, &x, &positions, &out);
     args.rotary_dim = p->rotary_dim, args.style = p->style;
     if (!th_ok(h, lls_rope(h->ctx, &args, h->stream))) return;
     for (int64_t row = 0; row < p->tokens * p->heads; row += p->tokens * p->heads - 1) {
-        for (int64_t i = row * p->head_dim + p->rotary_dim; i < (row + 1) * p->head_dim; i++) th_expect_near(h, &out, i, th_hash(i, NULL), 0);
+        for (int64_t i = row * p->head_dim + p->rotary_dim; i < (row + 1) * p->head_dim; i++)
+            th_expect_near(h, &out, i, th_hash(i, NULL), 0);
     }
 }
 
 static void expect_frequency(th *h, const double *inv_freq, int i, double want, double tol) {
-    if (!(fabs(inv_freq[i] - want) <= tol * want)) th_fail(h, "inv_freq[%d] is %.9g, expected %.9g", i, inv_freq[i], want);
+    if (!(fabs(inv_freq[i] - want) <= tol * want))
+        th_fail(h, "inv_freq[%d] is %.9g, expected %.9g", i, inv_freq[i], want);
 }
 
 // R02: Llama 3's scaling interpolates frequencies, not wavelengths.
@@ -65,9 +71,17 @@ static void r02(th *h, const void *param) {
     float magnitude;
     lls_rope_args args = LLS_ROPE_ARGS_INIT;
     args.rotary_dim = 128, args.theta = 5e5f;
-    args.scaling = (lls_rope_scaling){.type = LLS_ROPE_SCALING_LLAMA3, .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192};
+    args.scaling = (lls_rope_scaling){.type = LLS_ROPE_SCALING_LLAMA3,
+                                      .factor = 8,
+                                      .low_freq_factor = 1,
+                                      .high_freq_factor = 4,
+                                      .original_context = 8192};
     if (lls_rope_frequencies(&args, inv_freq, &magnitude)) th_fail(h, "%s", lls_last_error());
-    static const struct { int i; double want; } rows[] = {{28, 3.211446e-3}, {29, 2.166571e-3}, {30, 1.371894e-3}, {32, 5.248462e-4}, {34, 1.785078e-4}, {35, 9.556212e-5}};
+    static const struct {
+        int i;
+        double want;
+    } rows[] = {{28, 3.211446e-3}, {29, 2.166571e-3}, {30, 1.371894e-3},
+                {32, 5.248462e-4}, {34, 1.785078e-4}, {35, 9.556212e-5}};
     for (int i = 0; i < 6; i++) expect_frequency(h, inv_freq, rows[i].i, rows[i].want, 5e-7);
     if (magnitude != 1) th_fail(h, "magnitude is %g, expected 1", (double)magnitude);
 
@@ -78,7 +92,8 @@ static void r02(th *h, const void *param) {
     th_ok(h, lls_rope(h->ctx, &args, h->stream));
 }
 
-// YaRN, for head_dim 128, theta 1e6, factor 4 of 32768: values of the published formula. Pairs to 23 keep their frequency, pairs from 40 are divided.
+// YaRN, for head_dim 128, theta 1e6, factor 4 of 32768: values of the published formula. Pairs to 23 keep their
+// frequency, pairs from 40 are divided.
 static void yarn(th *h, const void *param) {
     (void)param;
     double inv_freq[LLS_ROPE_MAX_PAIRS];
@@ -87,13 +102,16 @@ static void yarn(th *h, const void *param) {
     args.rotary_dim = 128, args.theta = 1e6f;
     args.scaling = (lls_rope_scaling){.type = LLS_ROPE_SCALING_YARN, .factor = 4, .original_context = 32768};
     if (lls_rope_frequencies(&args, inv_freq, &magnitude)) th_fail(h, "%s", lls_last_error());
-    static const struct { int i; double want; } rows[] = {{0, 1},
-                                                          {23, 6.978305849e-3},
-                                                          {24, 5.375321491e-3},
-                                                          {30, 1.064360981e-3},
-                                                          {39, 6.490394321e-5},
-                                                          {40, 4.445698525e-5},
-                                                          {63, 3.102344402e-7}};
+    static const struct {
+        int i;
+        double want;
+    } rows[] = {{0, 1},
+                {23, 6.978305849e-3},
+                {24, 5.375321491e-3},
+                {30, 1.064360981e-3},
+                {39, 6.490394321e-5},
+                {40, 4.445698525e-5},
+                {63, 3.102344402e-7}};
     for (int i = 0; i < 7; i++) expect_frequency(h, inv_freq, rows[i].i, rows[i].want, 1e-9);
     if (fabs(magnitude - 1.138629436) > 1e-6) th_fail(h, "magnitude is %.9g, expected 1.138629436", (double)magnitude);
 
@@ -136,8 +154,10 @@ static void r04(th *h, const void *param) {
     (void)param;
     int64_t shape[] = {6, 1, 32}, pair0 = 0, pair1 = 1;
     lls_tensor positions = th_data(h, LLS_I32, 1, shape, (int32_t[]){1857, 131071, 257, -1, INT32_MAX, INT32_MIN});
-    lls_tensor x0 = th_filled(h, LLS_F32, 3, shape, NULL, unit, &pair0), x1 = th_filled(h, LLS_F32, 3, shape, NULL, unit, &pair1);
-    lls_tensor out0 = th_output(h, "pair 0", LLS_F32, 3, shape, NULL, 1e-5), out1 = th_output(h, "pair 1", LLS_F32, 3, shape, NULL, 1e-5);
+    lls_tensor x0 = th_filled(h, LLS_F32, 3, shape, NULL, unit, &pair0),
+               x1 = th_filled(h, LLS_F32, 3, shape, NULL, unit, &pair1);
+    lls_tensor out0 = th_output(h, "pair 0", LLS_F32, 3, shape, NULL, 1e-5),
+               out1 = th_output(h, "pair 1", LLS_F32, 3, shape, NULL, 1e-5);
     lls_rope_args args = base_args(h, &x0, &positions, &out0);
     args.theta = 1e4f;
     if (!th_ok(h, lls_rope(h->ctx, &args, h->stream))) return;
@@ -160,12 +180,14 @@ typedef struct params {
     bool in_place, packed;
 } params;
 
-// Queries and keys, either on their own or as slices of one packed [tokens, (heads + 2 * heads2) * head_dim] projection.
+// Queries and keys, either on their own or as slices of one packed [tokens, (heads + 2 * heads2) * head_dim]
+// projection.
 static void random_case(th *h, const void *param) {
     const params *p = param;
     double tol = th_tol(p->dtype);
     int64_t row = (p->heads + 2 * p->heads2) * p->head_dim + 3;
-    int64_t q_shape[] = {p->tokens, p->heads, p->head_dim}, k_shape[] = {p->tokens, p->heads2, p->head_dim}, qkv_shape[] = {p->tokens, row};
+    int64_t q_shape[] = {p->tokens, p->heads, p->head_dim}, k_shape[] = {p->tokens, p->heads2, p->head_dim},
+            qkv_shape[] = {p->tokens, row};
     static int32_t positions_host[300];
     for (int i = 0; i < p->tokens; i++) positions_host[i] = (i * 7919) % 200000;
     lls_tensor positions = th_data(h, LLS_I32, 1, q_shape, positions_host);
@@ -173,7 +195,9 @@ static void random_case(th *h, const void *param) {
     if (p->packed) {
         lls_tensor qkv = th_normal(h, p->dtype, 2, qkv_shape, NULL, 1);
         q = lls_tensor_make(qkv.data, p->dtype, h->device, 3, q_shape), q.stride[0] = row;
-        k = lls_tensor_make((char *)qkv.data + p->heads * p->head_dim * lls_dtype_block_bytes(p->dtype), p->dtype, h->device, 3, k_shape), k.stride[0] = row;
+        k = lls_tensor_make((char *)qkv.data + p->heads * p->head_dim * lls_dtype_block_bytes(p->dtype), p->dtype,
+                            h->device, 3, k_shape),
+        k.stride[0] = row;
         if (p->in_place) th_also_output(h, "qkv", &qkv, tol);
     } else {
         q = th_normal(h, p->dtype, 3, q_shape, NULL, 1);
@@ -181,7 +205,9 @@ static void random_case(th *h, const void *param) {
         if (p->in_place) th_also_output(h, "q", &q, tol);
         if (p->in_place && p->heads2) th_also_output(h, "k", &k, tol);
     }
-    q_out = p->in_place ? q : th_output(h, "q_out", p->dtype, 3, q_shape, (int64_t[]){p->heads * (p->head_dim + 8) + 1, p->head_dim + 8, 1}, tol);
+    q_out = p->in_place ? q
+                        : th_output(h, "q_out", p->dtype, 3, q_shape,
+                                    (int64_t[]){p->heads * (p->head_dim + 8) + 1, p->head_dim + 8, 1}, tol);
     k_out = p->in_place || !p->heads2 ? k : th_output(h, "k_out", p->dtype, 3, k_shape, NULL, tol);
     lls_rope_args args = base_args(h, &q, &positions, &q_out);
     if (p->heads2) args.x2 = &k, args.out2 = &k_out;
@@ -190,17 +216,31 @@ static void random_case(th *h, const void *param) {
 }
 
 static void generate(th *h) {
-    static const struct { int64_t head_dim; int32_t rotary_dim; } dims[] = {{2, 0}, {64, 0}, {80, 20}, {96, 0}, {128, 0}, {256, 64}, {256, 0}, {320, 18}, {65, 34}};
+    static const struct {
+        int64_t head_dim;
+        int32_t rotary_dim;
+    } dims[] = {{2, 0}, {64, 0}, {80, 20}, {96, 0}, {128, 0}, {256, 64}, {256, 0}, {320, 18}, {65, 34}};
     static const lls_dtype dtypes[] = {LLS_F32, LLS_F16, LLS_BF16};
     for (int d = 0; d < 3; d++) {
         for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
             for (int mode = 0; mode < 8; mode++) {
                 bool packed = mode & 1, in_place = mode & 2, gptj = mode & 4;
-                params p = {.tokens = i % 3 == 0 ? 1 : i % 3 == 1 ? 7 : 260, .heads = i % 2 ? 9 : 2, .heads2 = packed || i % 2 ? 3 : 0, .head_dim = dims[i].head_dim,
-                            .rotary_dim = dims[i].rotary_dim, .dtype = dtypes[d], .style = gptj ? LLS_ROPE_GPTJ : LLS_ROPE_NEOX, .in_place = in_place, .packed = packed};
+                params p = {.tokens = i % 3 == 0   ? 1
+                                      : i % 3 == 1 ? 7
+                                                   : 260,
+                            .heads = i % 2 ? 9 : 2,
+                            .heads2 = packed || i % 2 ? 3 : 0,
+                            .head_dim = dims[i].head_dim,
+                            .rotary_dim = dims[i].rotary_dim,
+                            .dtype = dtypes[d],
+                            .style = gptj ? LLS_ROPE_GPTJ : LLS_ROPE_NEOX,
+                            .in_place = in_place,
+                            .packed = packed};
                 char name[128];
-                snprintf(name, sizeof name, "random %lldx(%lld+%lld)x%lld rotary %d %s %s%s%s", (long long)p.tokens, (long long)p.heads, (long long)p.heads2,
-                         (long long)p.head_dim, p.rotary_dim, lls_dtype_name(p.dtype), gptj ? "gptj" : "neox", packed ? " packed" : "", in_place ? " in place" : "");
+                snprintf(name, sizeof name, "random %lldx(%lld+%lld)x%lld rotary %d %s %s%s%s", (long long)p.tokens,
+                         (long long)p.heads, (long long)p.heads2, (long long)p.head_dim, p.rotary_dim,
+                         lls_dtype_name(p.dtype), gptj ? "gptj" : "neox", packed ? " packed" : "",
+                         in_place ? " in place" : "");
                 th_run_case(h, name, random_case, &p);
             }
         }
@@ -224,9 +264,12 @@ static void errors(th *h, const void *param) {
     (void)param;
     int64_t shape[] = {2, 3, 8}, wide_shape[] = {2, 3, 300}, three = 3;
     float factors[] = {1, 0, 1, 1};
-    lls_tensor positions = th_data(h, LLS_I32, 1, shape, (int32_t[]){0, 1}), more_positions = th_data(h, LLS_I32, 1, &three, (int32_t[]){0, 1, 2});
-    lls_tensor x = th_normal(h, LLS_F16, 3, shape, NULL, 1), x32 = th_normal(h, LLS_F32, 3, shape, NULL, 1), wide = th_normal(h, LLS_F16, 3, wide_shape, NULL, 1);
-    lls_tensor out = th_output(h, "out", LLS_F16, 3, shape, NULL, 0), out32 = th_output(h, "out32", LLS_F32, 3, shape, NULL, 0);
+    lls_tensor positions = th_data(h, LLS_I32, 1, shape, (int32_t[]){0, 1}),
+               more_positions = th_data(h, LLS_I32, 1, &three, (int32_t[]){0, 1, 2});
+    lls_tensor x = th_normal(h, LLS_F16, 3, shape, NULL, 1), x32 = th_normal(h, LLS_F32, 3, shape, NULL, 1),
+               wide = th_normal(h, LLS_F16, 3, wide_shape, NULL, 1);
+    lls_tensor out = th_output(h, "out", LLS_F16, 3, shape, NULL, 0),
+               out32 = th_output(h, "out32", LLS_F32, 3, shape, NULL, 0);
     lls_tensor wide_out = th_output(h, "wide_out", LLS_F16, 3, wide_shape, NULL, 0);
 #define EXPECT(status, part) th_expect_error(h, lls_rope(h->ctx, &args, h->stream), status, part)
     lls_rope_args good = base_args(h, &x, &positions, &out), args = good;
@@ -254,7 +297,8 @@ static void errors(th *h, const void *param) {
     EXPECT(LLS_ERR_ARGUMENT, "original_context is 0");
     args.scaling.original_context = 8192, args.scaling.low_freq_factor = 4;
     EXPECT(LLS_ERR_ARGUMENT, "high_freq_factor is 4, must be above scaling.low_freq_factor = 4");
-    args.scaling = (lls_rope_scaling){.type = LLS_ROPE_SCALING_YARN, .factor = 4, .original_context = 4096, .attention_factor = -1};
+    args.scaling = (lls_rope_scaling){
+        .type = LLS_ROPE_SCALING_YARN, .factor = 4, .original_context = 4096, .attention_factor = -1};
     EXPECT(LLS_ERR_ARGUMENT, "attention_factor is -1");
     args = base_args(h, &x, &more_positions, &out);
     EXPECT(LLS_ERR_SHAPE, "positions.shape[0] is 3, must equal x.shape[0] = 2");
@@ -277,9 +321,11 @@ static void errors(th *h, const void *param) {
 #undef EXPECT
 }
 
-#define MANY(tokens, heads, head_dim, rotary_dim, style)                                                                     \
-    {"R01 " #tokens "x" #heads "x" #head_dim " rotary " #rotary_dim " " #style, r01_many,                                     \
-     &(const partial){tokens, heads, head_dim, rotary_dim, LLS_ROPE_##style}, false}
+#define MANY(tokens, heads, head_dim, rotary_dim, style)                                     \
+    {                                                                                        \
+        "R01 " #tokens "x" #heads "x" #head_dim " rotary " #rotary_dim " " #style, r01_many, \
+            &(const partial){tokens, heads, head_dim, rotary_dim, LLS_ROPE_##style}, false   \
+    }
 static const th_case cases[] = {
     {"R01 partial rotary, both styles", r01, NULL, false},
     MANY(2560, 4, 80, 20, NEOX),

@@ -1,15 +1,21 @@
-/* Idea: a block a row, which reads the row as often as it must. A pass finds the best token; each truncation is a cutoff in the ranking, found by bisection
- * of the 64-bit keys with one counting (top-k) or weighing (top-p) pass a step; a last pass draws. Penalised tokens are bits in shared memory.
- * Limited by: the passes, one a step, up to 64 a cutoff, by a single SM from L2: a row of 49152 bf16 logits takes some 3 us a pass, so 6 us greedy or with a
- * temperature alone and 0.1 ms a cutoff, where reading the row once from HBM is 20 ns of the machine's time.
+/* Idea: a block a row, which reads the row as often as it must. A pass finds the best token; each truncation is a
+ * cutoff in the ranking, found by bisection of the 64-bit keys with one counting (top-k) or weighing (top-p) pass a
+ * step; a last pass draws. Penalised tokens are bits in shared memory.
+ * Limited by: the passes, one a step, up to 64 a cutoff, by a single SM from L2: a row of 49152 bf16 logits takes some
+ * 3 us a pass, so 6 us greedy or with a temperature alone and 0.1 ms a cutoff, where reading the row once from HBM is
+ * 20 ns of the machine's time.
  * Needs: nothing beyond sm_80; vocab / 8 bytes of shared memory where there is a history. */
 #include "cuda/cvt.cuh"
 #include "cuda/reduce.cuh"
 #include "ops/sample/sample_kernels.h"
 
 struct op_key_max {
-    static __device__ __forceinline__ uint64_t identity() { return 0; }
-    static __device__ __forceinline__ uint64_t apply(uint64_t a, uint64_t b) { return a > b ? a : b; }
+    static __device__ __forceinline__ uint64_t identity() {
+        return 0;
+    }
+    static __device__ __forceinline__ uint64_t apply(uint64_t a, uint64_t b) {
+        return a > b ? a : b;
+    }
 };
 
 template <typename T> struct logits_row {
@@ -28,11 +34,14 @@ struct masses {
     float best;
     double inverse_temperature;
 
-    __device__ __forceinline__ double of(float logit) const { return exp(((double)logit - (double)best) * inverse_temperature); }
+    __device__ __forceinline__ double of(float logit) const {
+        return exp(((double)logit - (double)best) * inverse_temperature);
+    }
 };
 
 // Tokens with keys from `cutoff` on: how many, or (with m) their mass. All threads get the same.
-template <typename T> __device__ __forceinline__ double weight_from(const logits_row<T> &row, uint64_t cutoff, const masses *m) {
+template <typename T>
+__device__ __forceinline__ double weight_from(const logits_row<T> &row, uint64_t cutoff, const masses *m) {
     double sum = 0;
     for (int id = threadIdx.x; id < row.vocab; id += blockDim.x) {
         float logit = row.at(id);
@@ -43,7 +52,8 @@ template <typename T> __device__ __forceinline__ double weight_from(const logits
 
 // The highest cutoff from `low` on whose tokens weigh at least `target`; `low` when none do. `best` is the highest key.
 template <typename T>
-__device__ __forceinline__ uint64_t find_cutoff(const logits_row<T> &row, uint64_t low, uint64_t best, double target, const masses *m) {
+__device__ __forceinline__ uint64_t find_cutoff(const logits_row<T> &row, uint64_t low, uint64_t best, double target,
+                                                const masses *m) {
     uint64_t high = best + 1; // too high: weighs nothing
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
@@ -57,9 +67,11 @@ __device__ __forceinline__ uint64_t find_cutoff(const logits_row<T> &row, uint64
 
 // The keys of tokens that top-k, top-p and min-p leave: those from the result on.
 template <typename T>
-__device__ __forceinline__ uint64_t truncate_row(const logits_row<T> &row, const lls__sample_row &param, uint64_t best, const masses &m) {
+__device__ __forceinline__ uint64_t truncate_row(const logits_row<T> &row, const lls__sample_row &param, uint64_t best,
+                                                 const masses &m) {
     uint64_t cutoff = lls__sample_key(-FLT_MAX, 0xffffffffu);
-    if (param.top_k > 0 && param.top_k < row.vocab) cutoff = find_cutoff(row, cutoff, best, param.top_k, (const masses *)nullptr);
+    if (param.top_k > 0 && param.top_k < row.vocab)
+        cutoff = find_cutoff(row, cutoff, best, param.top_k, (const masses *)nullptr);
     if (param.top_p < 1) cutoff = find_cutoff(row, cutoff, best, param.top_p * weight_from(row, cutoff, &m), &m);
     if (param.min_p > 0) {
         uint64_t bound = lls__sample_key(lls__sample_min_p_logit(m.best, &param), 0xffffffffu);
@@ -117,6 +129,12 @@ template <typename T> __device__ __forceinline__ void sample_naive(const lls__sa
 
 extern __shared__ uint32_t lls_sample_bitmap[];
 
-extern "C" __global__ void lls_sample_01_naive_f32(lls__sample_params p) { sample_naive<float>(p, lls_sample_bitmap); }
-extern "C" __global__ void lls_sample_01_naive_f16(lls__sample_params p) { sample_naive<__half>(p, lls_sample_bitmap); }
-extern "C" __global__ void lls_sample_01_naive_bf16(lls__sample_params p) { sample_naive<__nv_bfloat16>(p, lls_sample_bitmap); }
+extern "C" __global__ void lls_sample_01_naive_f32(lls__sample_params p) {
+    sample_naive<float>(p, lls_sample_bitmap);
+}
+extern "C" __global__ void lls_sample_01_naive_f16(lls__sample_params p) {
+    sample_naive<__half>(p, lls_sample_bitmap);
+}
+extern "C" __global__ void lls_sample_01_naive_bf16(lls__sample_params p) {
+    sample_naive<__nv_bfloat16>(p, lls_sample_bitmap);
+}

@@ -17,7 +17,9 @@ static const lls__kernel kernels[] = {
 
 static const char *naive_reject(const void *params) {
     const lls__sample_params *p = params;
-    return p->history && p->vocab > LLS__SAMPLE_MAX_PENALISED_VOCAB ? "with a history, vocab must be at most 2^20: a bit a token in shared memory" : NULL;
+    return p->history && p->vocab > LLS__SAMPLE_MAX_PENALISED_VOCAB
+               ? "with a history, vocab must be at most 2^20: a bit a token in shared memory"
+               : NULL;
 }
 
 static lls_status naive(lls_ctx *ctx, const void *params, lls_stream stream) {
@@ -54,14 +56,22 @@ const lls__op lls__op_sample = {
 enum { MAX_VOCAB = 1 << 30 };
 
 // An optional vector [batch].
-static lls_status check_parameter(const lls_ctx *ctx, const lls_sample_args *a, const char *name, const lls_tensor *t, lls_dtype dtype) {
+static lls_status check_parameter(const lls_ctx *ctx, const lls_sample_args *a, const char *name, const lls_tensor *t,
+                                  lls_dtype dtype) {
     return t ? lls__check_vector(ctx, op, name, t, a->logits->shape[0], "logits.shape[0]", LLS__DTYPE(dtype)) : LLS_OK;
 }
 
-static lls_status check_output(const lls_ctx *ctx, const lls_sample_args *a, const char *name, const lls_tensor *t, lls_dtype dtype) {
-    const struct { const char *name; const lls_tensor *t; } inputs[] = {
-        {"logits", a->logits}, {"temperature", a->temperature}, {"top_k", a->top_k}, {"top_p", a->top_p}, {"min_p", a->min_p},
-        {"repetition_penalty", a->repetition_penalty}, {"seed", a->seed}, {"step", a->step}, {"history", a->history}, {"history_lens", a->history_lens},
+static lls_status check_output(const lls_ctx *ctx, const lls_sample_args *a, const char *name, const lls_tensor *t,
+                               lls_dtype dtype) {
+    const struct {
+        const char *name;
+        const lls_tensor *t;
+    } inputs[] = {
+        {"logits", a->logits},   {"temperature", a->temperature},
+        {"top_k", a->top_k},     {"top_p", a->top_p},
+        {"min_p", a->min_p},     {"repetition_penalty", a->repetition_penalty},
+        {"seed", a->seed},       {"step", a->step},
+        {"history", a->history}, {"history_lens", a->history_lens},
     };
     LLS_TRY(lls__check_vector(ctx, op, name, t, a->logits->shape[0], "logits.shape[0]", LLS__DTYPE(dtype)));
     for (int32_t i = 0; i < LLS_COUNT(inputs); i++) {
@@ -74,8 +84,9 @@ static lls_status validate(const lls_ctx *ctx, const lls_sample_args *a) {
     LLS_TRY(lls__check_tensor(ctx, op, "logits", a->logits, 2, 2, LLS__FLOATS));
     LLS_TRY(lls__check_inner_contiguous(op, "logits", a->logits));
     if (a->logits->shape[0] > INT32_MAX || a->logits->shape[1] > MAX_VOCAB) {
-        return lls__fail(LLS_ERR_SHAPE, "%s: logits is [%lld, %lld], must have below 2^31 rows and at most 2^30 columns", op, (long long)a->logits->shape[0],
-                         (long long)a->logits->shape[1]);
+        return lls__fail(LLS_ERR_SHAPE,
+                         "%s: logits is [%lld, %lld], must have below 2^31 rows and at most 2^30 columns", op,
+                         (long long)a->logits->shape[0], (long long)a->logits->shape[1]);
     }
     LLS_TRY(check_parameter(ctx, a, "temperature", a->temperature, LLS_F32));
     LLS_TRY(check_parameter(ctx, a, "top_k", a->top_k, LLS_I32));
@@ -86,14 +97,16 @@ static lls_status validate(const lls_ctx *ctx, const lls_sample_args *a) {
     LLS_TRY(check_parameter(ctx, a, "step", a->step, LLS_I64));
     LLS_TRY(check_parameter(ctx, a, "history_lens", a->history_lens, LLS_I32));
     if (!a->history != !a->history_lens) {
-        return lls__fail(LLS_ERR_ARGUMENT, "%s: history and history_lens must be given together, %s is NULL", op, a->history ? "history_lens" : "history");
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: history and history_lens must be given together, %s is NULL", op,
+                         a->history ? "history_lens" : "history");
     }
     if (a->history) {
         LLS_TRY(lls__check_tensor(ctx, op, "history", a->history, 2, 2, LLS__DTYPE(LLS_I32)));
         LLS_TRY(lls__check_dim(op, "history", a->history, 0, a->logits->shape[0], "logits.shape[0]"));
         LLS_TRY(lls__check_inner_contiguous(op, "history", a->history));
         if (a->history->shape[1] > INT32_MAX) {
-            return lls__fail(LLS_ERR_SHAPE, "%s: history.shape[1] is %lld, must be below 2^31", op, (long long)a->history->shape[1]);
+            return lls__fail(LLS_ERR_SHAPE, "%s: history.shape[1] is %lld, must be below 2^31", op,
+                             (long long)a->history->shape[1]);
         }
     }
     LLS_TRY(check_output(ctx, a, "out_ids", a->out_ids, LLS_I32));
@@ -111,14 +124,20 @@ static lls_status check_rows(const lls__sample_params *p) {
         switch (lls__sample_row_fault(p, r)) {
         case LLS__SAMPLE_SOUND: break;
         case LLS__SAMPLE_TEMPERATURE:
-            return lls__fail(LLS_ERR_ARGUMENT, "%s: temperature[%d] is %g, must be >= 0 and finite", op, r, (double)row.temperature);
-        case LLS__SAMPLE_TOP_K: return lls__fail(LLS_ERR_ARGUMENT, "%s: top_k[%d] is %d, must be >= 0 (0: off)", op, r, row.top_k);
-        case LLS__SAMPLE_TOP_P: return lls__fail(LLS_ERR_ARGUMENT, "%s: top_p[%d] is %g, must be within [0, 1]", op, r, (double)row.top_p);
-        case LLS__SAMPLE_MIN_P: return lls__fail(LLS_ERR_ARGUMENT, "%s: min_p[%d] is %g, must be within [0, 1]", op, r, (double)row.min_p);
+            return lls__fail(LLS_ERR_ARGUMENT, "%s: temperature[%d] is %g, must be >= 0 and finite", op, r,
+                             (double)row.temperature);
+        case LLS__SAMPLE_TOP_K:
+            return lls__fail(LLS_ERR_ARGUMENT, "%s: top_k[%d] is %d, must be >= 0 (0: off)", op, r, row.top_k);
+        case LLS__SAMPLE_TOP_P:
+            return lls__fail(LLS_ERR_ARGUMENT, "%s: top_p[%d] is %g, must be within [0, 1]", op, r, (double)row.top_p);
+        case LLS__SAMPLE_MIN_P:
+            return lls__fail(LLS_ERR_ARGUMENT, "%s: min_p[%d] is %g, must be within [0, 1]", op, r, (double)row.min_p);
         case LLS__SAMPLE_PENALTY:
-            return lls__fail(LLS_ERR_ARGUMENT, "%s: repetition_penalty[%d] is %g, must be > 0 and finite", op, r, (double)row.penalty);
+            return lls__fail(LLS_ERR_ARGUMENT, "%s: repetition_penalty[%d] is %g, must be > 0 and finite", op, r,
+                             (double)row.penalty);
         case LLS__SAMPLE_HISTORY_LEN:
-            return lls__fail(LLS_ERR_ARGUMENT, "%s: history_lens[%d] is %d, must be within [0, history.shape[1] = %d]", op, r, p->history_lens[r], p->max_history);
+            return lls__fail(LLS_ERR_ARGUMENT, "%s: history_lens[%d] is %d, must be within [0, history.shape[1] = %d]",
+                             op, r, p->history_lens[r], p->max_history);
         }
     }
     return LLS_OK;

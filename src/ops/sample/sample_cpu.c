@@ -1,5 +1,6 @@
-/* Rows over threads. A row is converted once into padded fp32 scratch; every truncation then becomes a cutoff in the ranking (see sample_kernels.h), found
- * by selection among the few tokens that matter, and one pass draws among the tokens from the cutoff on. */
+/* Rows over threads. A row is converted once into padded fp32 scratch; every truncation then becomes a cutoff in the
+ * ranking (see sample_kernels.h), found by selection among the few tokens that matter, and one pass draws among the
+ * tokens from the cutoff on. */
 #include "core/ctx.h"
 #include "core/element.h"
 #include "core/error.h"
@@ -8,7 +9,7 @@
 #include "ops/sample/sample_prefix.h"
 
 typedef uint32_t vu __attribute__((vector_size(LLS_VF * 4)));
-typedef double vd __attribute__((vector_size(LLS_VF * 4)));        // LLS_VF / 2 lanes
+typedef double vd __attribute__((vector_size(LLS_VF * 4))); // LLS_VF / 2 lanes
 typedef float vf_half __attribute__((vector_size(LLS_VF * 2)));
 typedef int64_t vq __attribute__((vector_size(LLS_VF * 4)));
 
@@ -17,7 +18,7 @@ typedef struct row {
     const lls__sample_row *param;
     const float *logits; // [padded]
     int64_t padded;
-    float best;          // the largest logit
+    float best; // the largest logit
     float inverse_temperature;
     lls__sample_mass mass;
 } row;
@@ -70,7 +71,8 @@ static void penalise(const lls__sample_params *p, int64_t r, const lls__sample_r
         int32_t id = param->history[j];
         if (id < 0 || id >= p->vocab) continue;
         // From the source, so that a second time changes nothing.
-        logits[id] = lls__sample_penalise(lls__sample_clean((float)lls__get(&source, r * p->logits_stride + id)), param->penalty);
+        logits[id] = lls__sample_penalise(lls__sample_clean((float)lls__get(&source, r * p->logits_stride + id)),
+                                          param->penalty);
     }
 }
 
@@ -95,9 +97,11 @@ static int32_t first_equal(const float *logits, float value) {
 
 /* ---- Probability mass ---- */
 
-// e^x in double for x <= 0, to some 1e-14; below -700 it stays near 1e-304. Cody and Waite's reduction, then Taylor's series on [-ln2/2, ln2/2].
+// e^x in double for x <= 0, to some 1e-14; below -700 it stays near 1e-304. Cody and Waite's reduction, then Taylor's
+// series on [-ln2/2, ln2/2].
 LLS_INLINE vd exp_pd(vd x) {
-    static const double coefficients[] = {1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2, 1, 1};
+    static const double coefficients[] = {1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120,
+                                          1.0 / 24,      1.0 / 6,      1.0 / 2,     1,          1};
     vd floor_x = (vd){0} - 700;
     x = (vd)(((vq)x & (x > floor_x)) | ((vq)floor_x & ~(x > floor_x)));
     vd shifted = x * 0x1.71547652b82fep0 + 0x1.8p52; // x / ln 2: the integer lands in the low mantissa bits
@@ -120,7 +124,8 @@ static double mass_from(const row *w, cutoff c) {
         v = vf_select(counts, v, vf_set1(-INFINITY));
         vf_half halves[2];
         memcpy(halves, &v, sizeof v);
-        for (int j = 0; j < 2; j++) acc[j] += exp_pd((__builtin_convertvector(halves[j], vd) - (double)w->best) * w->mass.inverse_temperature);
+        for (int j = 0; j < 2; j++)
+            acc[j] += exp_pd((__builtin_convertvector(halves[j], vd) - (double)w->best) * w->mass.inverse_temperature);
     }
     acc[0] += acc[1];
     double sum = 0;
@@ -130,8 +135,8 @@ static double mass_from(const row *w, cutoff c) {
 
 /* ---- Truncation ---- */
 
-// The keys of tokens above `floor`, at most the `most` largest of them, in no order. Once more than enough are found, the floor rises to the last that
-// still counts: later tokens with an equal logit rank below it.
+// The keys of tokens above `floor`, at most the `most` largest of them, in no order. Once more than enough are found,
+// the floor rises to the last that still counts: later tokens with an equal logit rank below it.
 static int64_t collect(const row *w, float floor, int64_t most, uint64_t *keys) {
     int64_t room = 2 * most + 1024, n = 0; // selections are rare, and each is paid for by `most` tokens or more
     for (int64_t i = 0; i < w->padded; i += LLS_VF) {
@@ -169,7 +174,8 @@ static cutoff truncate_row(const row *w, int64_t vocab, uint64_t *keys) {
         if (by_k) {
             for (int64_t i = 0; i < n; i++) total += lls__sample_mass_of(&w->mass, keys[i]);
         } else {
-            // Tokens that weigh less than (1 - top_p) / vocab of the total cannot weigh 1 - top_p together: without them, top_p is reached already.
+            // Tokens that weigh less than (1 - top_p) / vocab of the total cannot weigh 1 - top_p together: without
+            // them, top_p is reached already.
             total = mass_from(w, c);
             n = collect(w, logit_of_mass(w, fmin((1 - top_p) * total / (double)vocab, 0.5)), vocab, keys);
         }
@@ -216,8 +222,8 @@ LLS_INLINE vf noise_of(vf v) {
     return -ln(e, e + vf_set1(-1));
 }
 
-// Noise can only reach x where v is below this: -ln(-ln(1 - v)) >= x needs v <= e^-x. As 2^f <= 1 + f on [0, 1], the bits of the linear function are an upper
-// bound of the power, 6 % high at most; 1024 more covers all rounding.
+// Noise can only reach x where v is below this: -ln(-ln(1 - v)) >= x needs v <= e^-x. As 2^f <= 1 + f on [0, 1], the
+// bits of the linear function are an upper bound of the power, 6 % high at most; 1024 more covers all rounding.
 LLS_INLINE vf uniform_bound(vf x) {
     x = vf_max(vf_min(x, vf_set1(80)), vf_set1(0));
     return (vf)(__builtin_convertvector(x * vf_set1(-1.44269504f * 0x1p23f), vi) + (0x3f800000 + 1024));
@@ -251,7 +257,7 @@ static int32_t draw(const row *w, cutoff c) {
 
 typedef struct job {
     const lls__sample_params *params;
-    char *scratch;          // for each worker: keys [padded], logits [padded]
+    char *scratch; // for each worker: keys [padded], logits [padded]
     int64_t padded;
     size_t worker_bytes;
 } job;
@@ -276,7 +282,9 @@ static void sample_row(const job *j, int64_t r, char *scratch) {
         w.mass = (lls__sample_mass){w.best, 1 / (double)param.temperature};
         cutoff c = truncate_row(&w, p->vocab, keys);
         id = draw(&w, c);
-        if (p->out_probs) probability = (float)(lls__sample_mass_of(&w.mass, lls__sample_key(logits[id], (uint32_t)id)) / mass_from(&w, c));
+        if (p->out_probs)
+            probability =
+                (float)(lls__sample_mass_of(&w.mass, lls__sample_key(logits[id], (uint32_t)id)) / mass_from(&w, c));
     }
     p->out_ids[r] = id;
     if (p->out_probs) p->out_probs[r] = probability;
@@ -291,11 +299,13 @@ lls_status LLS_CPU(lls__sample_cpu)(lls_ctx *ctx, const void *params, lls_stream
     (void)stream;
     const lls__sample_params *p = params;
     job j = {.params = p, .padded = ((int64_t)p->vocab + LLS_VF - 1) / LLS_VF * LLS_VF};
-    j.worker_bytes = ((size_t)j.padded * (sizeof(uint64_t) + sizeof(float)) + 63) / 64 * 64; // no two workers in a cache line
+    j.worker_bytes = ((size_t)j.padded * (sizeof(uint64_t) + sizeof(float)) + 63) / 64 *
+                     64; // no two workers in a cache line
     void *scratch;
     LLS_TRY(lls__ctx_workspace(ctx, "sample", j.worker_bytes * (size_t)lls_ctx_num_threads(ctx), &scratch));
     j.scratch = scratch;
-    int64_t grain = 16384 / ((int64_t)p->vocab + 1) + 1; // below some 16k logits a thread's wake-up costs more than it saves
+    int64_t grain = 16384 / ((int64_t)p->vocab + 1) +
+                    1; // below some 16k logits a thread's wake-up costs more than it saves
     lls__parallel(ctx, p->batch, grain, rows, &j);
     return LLS_OK;
 }

@@ -1,4 +1,5 @@
-/* What every variant of sample receives, the parts that they share, and what sample.c launches. Read by gcc and nvcc. */
+/* What every variant of sample receives, the parts that they share, and what sample.c launches. Read by gcc and nvcc.
+ * */
 #ifndef LLS_OPS_SAMPLE_KERNELS_H
 #define LLS_OPS_SAMPLE_KERNELS_H
 
@@ -13,20 +14,20 @@
 #define LLS__SAMPLE_MIN_TEMPERATURE 1e-4f
 
 typedef struct lls__sample_params {
-    const void *logits;             /* [batch, vocab] */
+    const void *logits; /* [batch, vocab] */
     int64_t logits_stride;
     lls_dtype dtype;
     int32_t batch, vocab;
-    const float *temperature;       /* [batch], like the others; NULL: the default */
+    const float *temperature; /* [batch], like the others; NULL: the default */
     const int32_t *top_k;
     const float *top_p, *min_p, *penalty;
     const int64_t *seed, *step;
-    const int32_t *history;         /* [batch, max_history] or NULL */
+    const int32_t *history; /* [batch, max_history] or NULL */
     int64_t history_stride;
     int32_t max_history;
     const int32_t *history_lens;
     int32_t *out_ids;
-    float *out_probs;               /* may be NULL */
+    float *out_probs; /* may be NULL */
 } lls__sample_params;
 
 /* One row's parameters. */
@@ -68,7 +69,8 @@ LLS_HOST_DEVICE static inline lls__sample_fault lls__sample_row_fault(const lls_
     if (!(row.top_p >= 0 && row.top_p <= 1)) return LLS__SAMPLE_TOP_P;
     if (!(row.min_p >= 0 && row.min_p <= 1)) return LLS__SAMPLE_MIN_P;
     if (!(row.penalty > 0 && row.penalty <= FLT_MAX)) return LLS__SAMPLE_PENALTY;
-    if (p->history_lens && (p->history_lens[r] < 0 || p->history_lens[r] > p->max_history)) return LLS__SAMPLE_HISTORY_LEN;
+    if (p->history_lens && (p->history_lens[r] < 0 || p->history_lens[r] > p->max_history))
+        return LLS__SAMPLE_HISTORY_LEN;
     return LLS__SAMPLE_SOUND;
 }
 
@@ -82,7 +84,8 @@ LLS_HOST_DEVICE static inline float lls__sample_penalise(float logit, float pena
     return lls__sample_clean(logit > 0 ? LLS__DIV_RN(logit, penalty) : LLS__MUL_RN(logit, penalty));
 }
 
-/* Tokens as integers in the order of their rank: by logit, then lowest index first. A truncated distribution is all keys from some cutoff on. */
+/* Tokens as integers in the order of their rank: by logit, then lowest index first. A truncated distribution is all
+ * keys from some cutoff on. */
 LLS_HOST_DEVICE static inline uint64_t lls__sample_key(float logit, uint32_t id) {
     uint32_t bits;
     memcpy(&bits, &logit, sizeof bits);
@@ -101,7 +104,8 @@ LLS_HOST_DEVICE static inline float lls__sample_key_logit(uint64_t key) {
     return logit;
 }
 
-/* The lowest logit that min_p keeps beside the best one: probabilities are compared through their logarithms, in double. */
+/* The lowest logit that min_p keeps beside the best one: probabilities are compared through their logarithms, in
+ * double. */
 LLS_HOST_DEVICE static inline float lls__sample_min_p_logit(float best, const lls__sample_row *row) {
     double bound = (double)best + (double)row->temperature * log((double)row->min_p);
     float logit = (float)bound;
@@ -109,7 +113,8 @@ LLS_HOST_DEVICE static inline float lls__sample_min_p_logit(float best, const ll
 }
 
 /* What the draw compares. */
-LLS_HOST_DEVICE static inline float lls__sample_perturbed(float logit, float best, float inverse_temperature, uint64_t noise_key, uint32_t id) {
+LLS_HOST_DEVICE static inline float lls__sample_perturbed(float logit, float best, float inverse_temperature,
+                                                          uint64_t noise_key, uint32_t id) {
     float scaled = LLS__MUL_RN(LLS__ADD_RN(logit, -best), inverse_temperature);
     return LLS__ADD_RN(scaled, lls__sample_noise(noise_key, id));
 }

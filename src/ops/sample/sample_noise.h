@@ -1,11 +1,12 @@
 /* The noise of the draw: a standard Gumbel number for each (seed, step, id), without state.
  *
- * argmax(logit / T + noise) picks each token with its softmax probability (Gumbel 1954; Maddison, Tarlow and Minka 2014, "A* Sampling"). The random bits
- * are a hash of a counter, as in Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3": SplitMix64's mixer (Steele, Lea and Flood 2014) makes a
- * key of (seed, step), and two keyed rounds of MurmurHash3's 32-bit finaliser (Appleby) make the bits of an id.
+ * argmax(logit / T + noise) picks each token with its softmax probability (Gumbel 1954; Maddison, Tarlow and Minka
+ * 2014, "A* Sampling"). The random bits are a hash of a counter, as in Salmon et al. 2011, "Parallel random numbers: as
+ * easy as 1, 2, 3": SplitMix64's mixer (Steele, Lea and Flood 2014) makes a key of (seed, step), and two keyed rounds
+ * of MurmurHash3's 32-bit finaliser (Appleby) make the bits of an id.
  *
- * Every step is a correctly rounded fp32 or an integer operation, and none is fused, so the oracle, each CPU level and CUDA get the same bits and hence draw
- * the same token. Read by gcc and nvcc; sample_cpu.c repeats it on vectors. */
+ * Every step is a correctly rounded fp32 or an integer operation, and none is fused, so the oracle, each CPU level and
+ * CUDA get the same bits and hence draw the same token. Read by gcc and nvcc; sample_cpu.c repeats it on vectors. */
 #ifndef LLS_OPS_SAMPLE_NOISE_H
 #define LLS_OPS_SAMPLE_NOISE_H
 
@@ -53,7 +54,8 @@ LLS_HOST_DEVICE static inline float lls__sample_ln(float x, float x_minus_1) {
     float m;
     memcpy(&m, &bits, sizeof m);
     float f = exponent ? LLS__ADD_RN(m, -1.0f) : x_minus_1;
-    float s = LLS__DIV_RN(f, LLS__ADD_RN(f, 2.0f)), z = LLS__MUL_RN(s, s); // ln(1 + f) = 2 atanh(s) = 2s (1 + z/3 + z^2/5 + ...), z < 0.03
+    float s = LLS__DIV_RN(f, LLS__ADD_RN(f, 2.0f)),
+          z = LLS__MUL_RN(s, s); // ln(1 + f) = 2 atanh(s) = 2s (1 + z/3 + z^2/5 + ...), z < 0.03
     float p = 1.0f / 9;
     p = LLS__ADD_RN(LLS__MUL_RN(p, z), 1.0f / 7);
     p = LLS__ADD_RN(LLS__MUL_RN(p, z), 1.0f / 5);
@@ -63,7 +65,8 @@ LLS_HOST_DEVICE static inline float lls__sample_ln(float x, float x_minus_1) {
     return LLS__ADD_RN(LLS__MUL_RN((float)exponent, 0.693147181f), s);
 }
 
-/* -ln(-ln(1 - v)) for v uniform in (0, 1): small v, which 32 bits resolve finely, gives the large noise that decides draws. */
+/* -ln(-ln(1 - v)) for v uniform in (0, 1): small v, which 32 bits resolve finely, gives the large noise that decides
+ * draws. */
 LLS_HOST_DEVICE static inline float lls__sample_noise(uint64_t key, uint32_t id) {
     uint32_t h = lls__mix32(lls__mix32(id ^ (uint32_t)key) ^ (uint32_t)(key >> 32));
     float v = LLS__MUL_RN(LLS__ADD_RN((float)(int32_t)(h >> 1), 0.5f), 0x1p-31f);

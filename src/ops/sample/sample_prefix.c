@@ -22,8 +22,8 @@ static void move_median_to_end(uint64_t *first, uint64_t *middle, uint64_t *last
 }
 
 int64_t lls__sample_prefix(uint64_t *keys, int64_t n, double target, const lls__sample_mass *mass) {
-    int64_t begin = 0, end = n; // keys[0, begin) belong to the set; keys from `end` on do not
-    double weight = 0;          // of keys[0, begin)
+    int64_t begin = 0, end = n;          // keys[0, begin) belong to the set; keys from `end` on do not
+    double weight = 0;                   // of keys[0, begin)
     if (!(target > 0)) target = DBL_MIN; // at least the best one, whose mass is 1
     while (begin < end && weight < target) {
         move_median_to_end(&keys[begin], &keys[begin + (end - begin) / 2], &keys[end - 1]);

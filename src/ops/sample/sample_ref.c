@@ -1,4 +1,5 @@
-/* The oracle: a full sort, then the definition word for word, masses in double. The noise and the logits it perturbs are fp32 by definition. */
+/* The oracle: a full sort, then the definition word for word, masses in double. The noise and the logits it perturbs
+ * are fp32 by definition. */
 #include <stdlib.h>
 
 #include "core/ctx.h"
@@ -12,14 +13,17 @@ static int by_falling_rank(const void *a, const void *b) {
 }
 
 // The row's tokens above -inf, best first, in keys [vocab]; logits [vocab] is scratch.
-static int64_t ranking(const lls__sample_params *p, int64_t r, const lls__sample_row *row, float *logits, uint64_t *keys) {
+static int64_t ranking(const lls__sample_params *p, int64_t r, const lls__sample_row *row, float *logits,
+                       uint64_t *keys) {
     lls_tensor source = {.data = (void *)p->logits, .dtype = p->dtype};
-    for (int64_t i = 0; i < p->vocab; i++) logits[i] = lls__sample_clean((float)lls__get(&source, r * p->logits_stride + i));
+    for (int64_t i = 0; i < p->vocab; i++)
+        logits[i] = lls__sample_clean((float)lls__get(&source, r * p->logits_stride + i));
     for (int64_t j = 0; j < row->history_len; j++) {
         int32_t id = row->history[j];
         if (id < 0 || id >= p->vocab) continue;
         // From the source, so that a second time changes nothing.
-        logits[id] = lls__sample_penalise(lls__sample_clean((float)lls__get(&source, r * p->logits_stride + id)), row->penalty);
+        logits[id] =
+            lls__sample_penalise(lls__sample_clean((float)lls__get(&source, r * p->logits_stride + id)), row->penalty);
     }
     int64_t n = 0;
     for (int64_t i = 0; i < p->vocab; i++) {
@@ -49,7 +53,8 @@ static int64_t kept_of(const lls__sample_row *row, const uint64_t *keys, int64_t
     return n;
 }
 
-static void sample_row(const lls__sample_params *p, int64_t r, float *logits, uint64_t *keys, int32_t *id, double *probability) {
+static void sample_row(const lls__sample_params *p, int64_t r, float *logits, uint64_t *keys, int32_t *id,
+                       double *probability) {
     lls__sample_row row = lls__sample_row_of(p, r);
     int64_t n = ranking(p, r, &row, logits, keys);
     *id = n ? (int32_t)lls__sample_key_id(keys[0]) : -1;
@@ -62,7 +67,8 @@ static void sample_row(const lls__sample_params *p, int64_t r, float *logits, ui
     double total = 0, chosen = 0;
     for (int64_t i = 0; i < n; i++) {
         uint32_t token = lls__sample_key_id(keys[i]);
-        float value = lls__sample_perturbed(lls__sample_key_logit(keys[i]), best, 1.0f / row.temperature, row.noise_key, token);
+        float value =
+            lls__sample_perturbed(lls__sample_key_logit(keys[i]), best, 1.0f / row.temperature, row.noise_key, token);
         uint64_t rank = lls__sample_key(value, token);
         double mass = mass_of(keys[i], keys[0], (double)row.temperature);
         total += mass;

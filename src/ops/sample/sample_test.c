@@ -1,4 +1,5 @@
-/* sample: known faults P01, P02, P04, P06, G02 (zero sizes); the draw's distribution, ties, batches, strides, large vocabularies, errors.
+/* sample: known faults P01, P02, P04, P06, G02 (zero sizes); the draw's distribution, ties, batches, strides, large
+ * vocabularies, errors.
  * Ids are compared with the oracle exactly: the noise has the same bits everywhere (sample_noise.h). */
 #include <math.h>
 #include <stdio.h>
@@ -30,7 +31,8 @@ static lls_sample_args base_args(th *h, call *c, lls_tensor logits) {
     c->ids = th_output(h, "ids", LLS_I32, 1, &batch, NULL, 0);
     c->probs = th_output(h, "probs", LLS_F32, 1, &batch, NULL, 1e-5);
     lls_sample_args args = LLS_SAMPLE_ARGS_INIT;
-    args.logits = &c->logits, args.seed = &c->seed, args.out_ids = &c->ids, args.out_probs = &c->probs, args.variant = h->variant;
+    args.logits = &c->logits, args.seed = &c->seed, args.out_ids = &c->ids, args.out_probs = &c->probs,
+    args.variant = h->variant;
     return args;
 }
 
@@ -52,13 +54,15 @@ static bool run(th *h, const lls_sample_args *args) {
 
 static const int32_t *ids_of(th *h, const lls_tensor *t) {
     static int32_t ids[MAX_ROWS];
-    if (lls_download(h->ctx, ids, t->data, (size_t)t->shape[0] * sizeof *ids, h->stream)) th_fail(h, "download: %s", lls_last_error());
+    if (lls_download(h->ctx, ids, t->data, (size_t)t->shape[0] * sizeof *ids, h->stream))
+        th_fail(h, "download: %s", lls_last_error());
     return ids;
 }
 
 static const float *probs_of(th *h, const lls_tensor *t) {
     static float probs[MAX_ROWS];
-    if (lls_download(h->ctx, probs, t->data, (size_t)t->shape[0] * sizeof *probs, h->stream)) th_fail(h, "download: %s", lls_last_error());
+    if (lls_download(h->ctx, probs, t->data, (size_t)t->shape[0] * sizeof *probs, h->stream))
+        th_fail(h, "download: %s", lls_last_error());
     return probs;
 }
 
@@ -131,9 +135,12 @@ static void p02(th *h, const void *param) {
     for (int i = 0; i < 4; i++) total += p[i] = exp((p02_value(i, NULL) - 11.0625) / 3);
     bool other = false;
     for (int r = 0; r < ROWS; r++) {
-        if (temperatures[r] <= 1e-4f && (ids[r] != 2 || probs[r] != 1)) th_fail(h, "row %d at temperature %g: id %d, probability %g", r, (double)temperatures[r], ids[r], (double)probs[r]);
+        if (temperatures[r] <= 1e-4f && (ids[r] != 2 || probs[r] != 1))
+            th_fail(h, "row %d at temperature %g: id %d, probability %g", r, (double)temperatures[r], ids[r],
+                    (double)probs[r]);
         if (ids[r] < 0 || ids[r] > 2) th_fail(h, "row %d drew id %d", r, ids[r]);
-        else if (r > 4 && r % 2 == 0 && fabs((double)probs[r] - p[ids[r]] / total) > 1e-6) th_fail(h, "row %d: probability %g of id %d", r, (double)probs[r], ids[r]);
+        else if (r > 4 && r % 2 == 0 && fabs((double)probs[r] - p[ids[r]] / total) > 1e-6)
+            th_fail(h, "row %d: probability %g of id %d", r, (double)probs[r], ids[r]);
         other = other || ids[r] != 2;
     }
     if (!other) th_fail(h, "no row at temperature 3 drew anything but the best");
@@ -152,7 +159,8 @@ static void expect_kept(th *h, const call *c, const double *p, int kept) {
             return;
         }
         seen[ids[r]]++;
-        if (fabs((double)probs[r] - p[ids[r]] / total) > 1e-6) th_fail(h, "probability of id %d is %.9g, expected %.9g", ids[r], (double)probs[r], p[ids[r]] / total);
+        if (fabs((double)probs[r] - p[ids[r]] / total) > 1e-6)
+            th_fail(h, "probability of id %d is %.9g, expected %.9g", ids[r], (double)probs[r], p[ids[r]] / total);
     }
     for (int i = 0; i < kept; i++) {
         if (!seen[i]) th_fail(h, "id %d was never drawn in %lld rows", i, (long long)rows);
@@ -163,10 +171,15 @@ static void expect_kept(th *h, const call *c, const double *p, int kept) {
 static void p04(th *h, const void *param) {
     (void)param;
     static const double p[] = {.5, .25, .125, .125};
-    static const struct { float top_p; int32_t top_k; float min_p; int kept; } rows[] = {
-        {0, 0, 0, 1},    {1e-8f, 0, 0, 1}, {.5f, 0, 0, 1},   {.75f, 0, 0, 2},  {.7500001f, 0, 0, 3}, {1, 0, 0, 4},
+    static const struct {
+        float top_p;
+        int32_t top_k;
+        float min_p;
+        int kept;
+    } rows[] = {
+        {0, 0, 0, 1},   {1e-8f, 0, 0, 1}, {.5f, 0, 0, 1}, {.75f, 0, 0, 2}, {.7500001f, 0, 0, 3}, {1, 0, 0, 4},
         {.6f, 2, 0, 1}, // 2/3 of what top-k left
-        {.7f, 2, 0, 2},  {1, 3, 0, 3},     {1, 100, 0, 4},   {1, 0, .24f, 4},  {1, 0, .26f, 2},      {1, 0, 1, 1},
+        {.7f, 2, 0, 2}, {1, 3, 0, 3},     {1, 100, 0, 4}, {1, 0, .24f, 4}, {1, 0, .26f, 2},      {1, 0, 1, 1},
     };
     float logits[4];
     for (int i = 0; i < 4; i++) logits[i] = (float)log(p[i]);
@@ -189,7 +202,11 @@ static void flat(th *h, const void *param) {
     int64_t shape[] = {300, 4096};
     lls_tensor logits = th_constant(h, LLS_BF16, 2, (int64_t[]){1, 4096}, NULL, -3.5);
     logits.shape[0] = 300, logits.stride[0] = 0;
-    static const struct { float top_p; int32_t top_k; int kept; } rows[] = {{.8f, 1, 1}, {1, 5, 5}, {7.0f / 4096, 0, 7}, {.5f, 8, 4}};
+    static const struct {
+        float top_p;
+        int32_t top_k;
+        int kept;
+    } rows[] = {{.8f, 1, 1}, {1, 5, 5}, {7.0f / 4096, 0, 7}, {.5f, 8, 4}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         call c;
         lls_sample_args args = base_args(h, &c, logits);
@@ -209,17 +226,20 @@ static void p06(th *h, const void *param) {
     static const double penalised[] = {2 / 1.5, -3, 1.5, -INFINITY, -1};
     lls_tensor logits = repeated(h, ROWS, 8, storage);
     logits.shape[1] = 5;
-    lls_tensor history = th_data(h, LLS_I32, 2, (int64_t[]){1, 6}, (int32_t[]){0, 1, 1, 0, 7, 2}); // the sixth id is past history_lens
+    lls_tensor history =
+        th_data(h, LLS_I32, 2, (int64_t[]){1, 6}, (int32_t[]){0, 1, 1, 0, 7, 2}); // the sixth id is past history_lens
     history.shape[0] = ROWS, history.stride[0] = 0;
     int64_t batch = ROWS;
     call c;
     lls_sample_args args = base_args(h, &c, logits);
-    c.history = history, c.history_lens = th_constant(h, LLS_I32, 1, &batch, NULL, 5), c.penalty = f32_rows(h, ROWS, 1.5f);
+    c.history = history, c.history_lens = th_constant(h, LLS_I32, 1, &batch, NULL, 5),
+    c.penalty = f32_rows(h, ROWS, 1.5f);
     args.history = &c.history, args.history_lens = &c.history_lens, args.repetition_penalty = &c.penalty;
     if (!run(h, &args)) return;
     th_expect_near(h, &c.ids, 0, 2, 0); // 1.5 is now above 1.333
     set_temperature(h, &c, &args, 1);
-    c.ids = th_output(h, "drawn", LLS_I32, 1, &batch, NULL, 0), c.probs = th_output(h, "drawn probs", LLS_F32, 1, &batch, NULL, 1e-5);
+    c.ids = th_output(h, "drawn", LLS_I32, 1, &batch, NULL, 0),
+    c.probs = th_output(h, "drawn probs", LLS_F32, 1, &batch, NULL, 1e-5);
     if (!run(h, &args)) return;
     double total = 0;
     for (int i = 0; i < 5; i++) total += exp(penalised[i]);
@@ -233,18 +253,22 @@ static void p06(th *h, const void *param) {
         }
         seen[ids[r]] = true;
         double want = exp(penalised[ids[r]]) / total;
-        if (fabs((double)probs[r] - want) > 1e-6) th_fail(h, "probability of id %d is %.7g, expected %.7g", ids[r], (double)probs[r], want);
+        if (fabs((double)probs[r] - want) > 1e-6)
+            th_fail(h, "probability of id %d is %.7g, expected %.7g", ids[r], (double)probs[r], want);
     }
-    if (!seen[0] || !seen[1] || !seen[2] || seen[3] || !seen[4]) th_fail(h, "ids 0, 1, 2, 4 and only those should be drawn in %d rows", ROWS);
+    if (!seen[0] || !seen[1] || !seen[2] || seen[3] || !seen[4])
+        th_fail(h, "ids 0, 1, 2, 4 and only those should be drawn in %d rows", ROWS);
 }
 
 static double chi_square(const int64_t *seen, const double *p, int n, double draws) {
     double sum = 0;
-    for (int i = 0; i < n; i++) sum += ((double)seen[i] - draws * p[i]) * ((double)seen[i] - draws * p[i]) / (draws * p[i]);
+    for (int i = 0; i < n; i++)
+        sum += ((double)seen[i] - draws * p[i]) * ((double)seen[i] - draws * p[i]) / (draws * p[i]);
     return sum;
 }
 
-// 20000 draws over 8 tokens follow softmax(logits / T): chi-square with 7 degrees of freedom exceeds 24.3 once in 1000 (fixed seeds: it does not here).
+// 20000 draws over 8 tokens follow softmax(logits / T): chi-square with 7 degrees of freedom exceeds 24.3 once in 1000
+// (fixed seeds: it does not here).
 // Mode 0 varies the seed, mode 1 the step, mode 2 draws the 8 tokens by top-k out of a larger vocabulary.
 static void distribution(th *h, const void *param) {
     const int mode = *(const int *)param;
@@ -271,7 +295,8 @@ static void distribution(th *h, const void *param) {
     if (!(chi < 24.3)) th_fail(h, "chi-square is %.1f", chi);
 }
 
-// Every id of a flat vocabulary is as likely as another: 20000 draws over 512 ids, in 64 ranges (63 degrees of freedom: above 103.4 once in 1000).
+// Every id of a flat vocabulary is as likely as another: 20000 draws over 512 ids, in 64 ranges (63 degrees of freedom:
+// above 103.4 once in 1000).
 static void distribution_flat(th *h, const void *param) {
     (void)param;
     static const float zeros[512];
@@ -301,11 +326,13 @@ static void alone(th *h, const void *param) {
     c.top_p = f32_rows(h, batch, 0.95f), args.top_p = &c.top_p;
     if (!run(h, &args)) return;
     call d = c;
-    d.ids = th_output(h, "id alone", LLS_I32, 1, &one, NULL, 0), d.probs = th_output(h, "prob alone", LLS_F32, 1, &one, NULL, 1e-5);
+    d.ids = th_output(h, "id alone", LLS_I32, 1, &one, NULL, 0),
+    d.probs = th_output(h, "prob alone", LLS_F32, 1, &one, NULL, 1e-5);
     d.logits = c.logits, d.logits.shape[0] = 1, d.logits.data = (float *)c.logits.data + 6 * 777;
     d.seed = th_constant(h, LLS_I64, 1, &one, NULL, 6), d.step = th_constant(h, LLS_I64, 1, &one, NULL, 41);
     d.temperature = f32_rows(h, 1, 1.3f), d.top_p = f32_rows(h, 1, 0.95f);
-    args.logits = &d.logits, args.seed = &d.seed, args.step = &d.step, args.temperature = &d.temperature, args.top_p = &d.top_p;
+    args.logits = &d.logits, args.seed = &d.seed, args.step = &d.step, args.temperature = &d.temperature,
+    args.top_p = &d.top_p;
     args.out_ids = &d.ids, args.out_probs = &d.probs;
     if (!run(h, &args)) return;
     th_expect_near(h, &d.ids, 0, th_value(h, &c.ids, 6), 0);
@@ -326,8 +353,10 @@ static double of_cycle(int64_t i, const void *values) {
 // Every parameter, different from row to row; `mode` leaves some out.
 static void random_case(th *h, const void *param) {
     const params *p = param;
-    static const float temperatures[7] = {1, 0.7f, 0, 1.5f, 0.3f, 20, 1e-3f}, top_ks[7] = {0, 1, 40, 3, 500, 100000, 7}, top_ps[7] = {0.9f, 1, 0.5f, 0.99f, 0.1f, 0.95f, 0.999f};
-    static const float min_ps[7] = {0, 0.05f, 0, 0.01f, 0.5f, 0, 1e-4f}, penalties[7] = {1.1f, 1, 1.3f, 0.8f, 2, 1.05f, 1.2f}, lengths[7] = {30, 0, 1, 15, 30, 7, 20};
+    static const float temperatures[7] = {1, 0.7f, 0, 1.5f, 0.3f, 20, 1e-3f}, top_ks[7] = {0, 1, 40, 3, 500, 100000, 7},
+                       top_ps[7] = {0.9f, 1, 0.5f, 0.99f, 0.1f, 0.95f, 0.999f};
+    static const float min_ps[7] = {0, 0.05f, 0, 0.01f, 0.5f, 0, 1e-4f},
+                       penalties[7] = {1.1f, 1, 1.3f, 0.8f, 2, 1.05f, 1.2f}, lengths[7] = {30, 0, 1, 15, 30, 7, 20};
     int64_t shape[] = {p->batch, p->vocab}, stride[] = {p->vocab + 3, 1}, history_shape[] = {p->batch, 30};
     call c;
     lls_sample_args args = base_args(h, &c, th_normal(h, p->dtype, 2, shape, stride, p->scale));
@@ -343,7 +372,8 @@ static void random_case(th *h, const void *param) {
     if (p->mode & 1) args.top_k = &c.top_k;
     if (p->mode & 2) args.top_p = &c.top_p;
     if (p->mode & 4) args.min_p = &c.min_p;
-    if (p->mode & 8) args.repetition_penalty = &c.penalty, args.history = &c.history, args.history_lens = &c.history_lens;
+    if (p->mode & 8)
+        args.repetition_penalty = &c.penalty, args.history = &c.history, args.history_lens = &c.history_lens;
     run(h, &args);
 }
 
@@ -353,10 +383,15 @@ static void generate(th *h) {
     for (size_t i = 0; i < sizeof vocabs / sizeof *vocabs; i++) {
         for (int mode = 0; mode < 16; mode++) {
             // f16 and bf16 make ties; whole vocabularies of them are kept at scale 1
-            params p = {.batch = vocabs[i] > 10000 ? 8 : 35, .vocab = vocabs[i], .dtype = dtypes[(i + (size_t)mode) % 3], .scale = mode % 2 ? 1 : 6, .mode = mode};
+            params p = {.batch = vocabs[i] > 10000 ? 8 : 35,
+                        .vocab = vocabs[i],
+                        .dtype = dtypes[(i + (size_t)mode) % 3],
+                        .scale = mode % 2 ? 1 : 6,
+                        .mode = mode};
             char name[96];
-            snprintf(name, sizeof name, "random %lldx%lld %s%s%s%s%s", (long long)p.batch, (long long)p.vocab, lls_dtype_name(p.dtype), mode & 1 ? " top-k" : "",
-                     mode & 2 ? " top-p" : "", mode & 4 ? " min-p" : "", mode & 8 ? " penalty" : "");
+            snprintf(name, sizeof name, "random %lldx%lld %s%s%s%s%s", (long long)p.batch, (long long)p.vocab,
+                     lls_dtype_name(p.dtype), mode & 1 ? " top-k" : "", mode & 2 ? " top-p" : "",
+                     mode & 4 ? " min-p" : "", mode & 8 ? " penalty" : "");
             th_run_case(h, name, random_case, &p);
         }
     }
@@ -376,13 +411,20 @@ static void zero_sizes(th *h, const void *param) {
     run(h, &args);
 }
 
-// Impossible values: the CPU names row and value and writes nothing; CUDA, which cannot look, gives id -1 in that row alone.
+// Impossible values: the CPU names row and value and writes nothing; CUDA, which cannot look, gives id -1 in that row
+// alone.
 static void bad_rows(th *h, const void *param) {
     (void)param;
     int64_t batch = 3;
     static const float values[] = {1, 2, 3, 0};
     lls_tensor history = th_data(h, LLS_I32, 2, (int64_t[]){3, 2}, (int32_t[]){0, 1, 0, 1, 0, 1});
-    static const struct { const char *message; float temperature; int32_t top_k; float top_p, min_p, penalty; int32_t history_len; } rows[] = {
+    static const struct {
+        const char *message;
+        float temperature;
+        int32_t top_k;
+        float top_p, min_p, penalty;
+        int32_t history_len;
+    } rows[] = {
         {"temperature[1] is -1, must be >= 0", -1, 0, 1, 0, 1, 0},
         {"temperature[1] is", NAN, 0, 1, 0, 1, 0},
         {"top_k[1] is -1", 1, -1, 1, 0, 1, 0},
@@ -398,11 +440,13 @@ static void bad_rows(th *h, const void *param) {
         lls_sample_args args = base_args(h, &c, repeated(h, batch, 4, values));
         th_also_output(h, "ids", &c.ids, -1); // the two devices answer differently, as the header says
         th_also_output(h, "probs", &c.probs, -1);
-        c.temperature = th_data(h, LLS_F32, 1, &batch, (float[]){0, rows[i].temperature, 0}), args.temperature = &c.temperature;
+        c.temperature = th_data(h, LLS_F32, 1, &batch, (float[]){0, rows[i].temperature, 0}),
+        args.temperature = &c.temperature;
         c.top_k = th_data(h, LLS_I32, 1, &batch, (int32_t[]){0, rows[i].top_k, 0}), args.top_k = &c.top_k;
         c.top_p = th_data(h, LLS_F32, 1, &batch, (float[]){1, rows[i].top_p, 1}), args.top_p = &c.top_p;
         c.min_p = th_data(h, LLS_F32, 1, &batch, (float[]){0, rows[i].min_p, 0}), args.min_p = &c.min_p;
-        c.penalty = th_data(h, LLS_F32, 1, &batch, (float[]){1, rows[i].penalty, 1}), args.repetition_penalty = &c.penalty;
+        c.penalty = th_data(h, LLS_F32, 1, &batch, (float[]){1, rows[i].penalty, 1}),
+        args.repetition_penalty = &c.penalty;
         c.history_lens = th_data(h, LLS_I32, 1, &batch, (int32_t[]){0, rows[i].history_len, 0});
         args.history = &history, args.history_lens = &c.history_lens;
         lls_status status = lls_sample(h->ctx, &args, h->stream);
@@ -422,7 +466,8 @@ static void errors(th *h, const void *param) {
     int64_t batch = 2, three = 3;
     call c;
     const lls_sample_args good = base_args(h, &c, th_normal(h, LLS_F32, 2, (int64_t[]){2, 8}, NULL, 1));
-    lls_tensor short_ids = th_output(h, "short", LLS_I32, 1, &three, NULL, 0), long_ids = th_output(h, "i64", LLS_I64, 1, &batch, NULL, 0);
+    lls_tensor short_ids = th_output(h, "short", LLS_I32, 1, &three, NULL, 0),
+               long_ids = th_output(h, "i64", LLS_I64, 1, &batch, NULL, 0);
     lls_tensor history = th_constant(h, LLS_I32, 2, (int64_t[]){2, 4}, NULL, 1), inside = c.ids;
     lls_sample_args args = good;
 #define EXPECT(status, part) th_expect_error(h, lls_sample(h->ctx, &args, h->stream), status, part)
@@ -446,7 +491,8 @@ static void errors(th *h, const void *param) {
 #undef EXPECT
 }
 
-#define MODE(name, fn, mode) {name, fn, &(const int){mode}, false}
+#define MODE(name, fn, mode) \
+    { name, fn, &(const int){mode}, false }
 static const th_case cases[] = {
     {"greedy, ties to the lowest index", greedy, NULL, false},
     MODE("P01 greedy", p01, 0),
