@@ -44,11 +44,11 @@ step "configure fuzz" configure fuzz
 step "build fuzz" build fuzz --target $(fuzzers)
 
 step "fuzz" run_tests fuzz -j "$jobs" -R '^fuzz_'
-step "tests, asan" run_tests asan
+step "tests, asan" run_tests asan -j "$jobs"
 
 # Last, so that ctest's summary ends the output.
 echo "== tests, release"
-run_tests release || failed="$failed release"
+run_tests release -j "$jobs" || failed="$failed release"
 if [ -n "$failed" ]; then
     echo "FAILED:$failed"
     exit 1
