@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the tables of README.md, between its markers, from bench/results. --check only compares."""
+"""Writes the tables between the markers of README.md and of each src/ops/<op>/README.md, from bench/results.
+--check only compares."""
 
 import json
 import pathlib
@@ -28,46 +29,58 @@ def against_llama_cpp(path):
             table(["test", "threads", "llm-speed", "llama.cpp", "ratio", "of the machine's read bandwidth"], rows))
 
 
+def gpu_tests(path):
+    found = json.loads(path.read_text())
+    passed = sum(op["passed"] for op in found["ops"])
+    steps = ", ".join(f"{step['step']} {'passed' if step['exit'] == 0 else 'FAILED'}" for step in found["steps"])
+    return f"Tests on an {found['gpu'].split(',')[0]} ({found['date']}): {passed} op cases passed; steps: {steps}.\n"
+
+
 def case(row):
     sizes = " x ".join(str(value) for value in row["params"].values())
-    return f"{row['case']}, {sizes}, {row['dtype']}"
+    return f"{row['case']}, {sizes}"
 
 
-def ops(path):
+def op_table(path):
     """What a call takes by itself, a row for each case that has a time."""
     found = json.loads(path.read_text())
     ceiling = found["ceilings"]
     rate = 1e3 * (ceiling.get("copy_tbps") or ceiling.get("read_tbps") or 0)
     best = [row for row in found["rows"] if row.get("us") and row.get("chosen", True)]
-    rows = [[row["op"], case(row), f"`{row['variant']}`", f"{row['us']:.2f}", f"{1e3 * row['tbps']:.0f}",
+    rows = [[case(row), row["dtype"], f"`{row['variant']}`", f"{row['us']:.2f}", f"{1e3 * row['tbps']:.0f}",
              f"{1e3 * row['tflops']:.0f}", f"{100 * row['roof_share']:.0f} %" if row.get("roof_share") else "",
              f"{row['ratio']:.2f}" if row.get("ratio") else ""] for row in best]
     name = found.get("gpu") or found.get("cpu")
-    header = ["op", "case", "variant", "µs", "GB/s", "GFLOP/s", "of the bandwidth", "best peer / ours"]
-    title = f"Ops on {name} ({found['date'][:10]}, measured bandwidth {rate:.0f} GB/s)"
-    return f"<details><summary>{title}</summary>\n\n{table(header, rows)}\n</details>\n"
+    header = ["case", "dtype", "variant", "µs", "GB/s", "GFLOP/s", "of the bandwidth", "best peer / ours"]
+    return f"{name}, {found['date'][:10]}, measured bandwidth {rate:.0f} GB/s:\n\n{table(header, rows)}"
 
 
-def tables():
-    parts = []
-    for path in sorted(RESULTS.glob("*/*.json")):
-        if path.name == "llama_cpp.json":
-            parts.insert(0, against_llama_cpp(path))
-        elif "ceilings" in json.loads(path.read_text()):
-            parts.append(ops(path))
-    return "\n".join(parts)
+def main_tables():
+    parts = [against_llama_cpp(path) for path in sorted(RESULTS.glob("*/llama_cpp.json"))]
+    return parts + [gpu_tests(path) for path in sorted(RESULTS.glob("*/tests.json"))]
+
+
+def pages():
+    """Each page with markers, and what belongs between them."""
+    yield ROOT / "README.md", main_tables()
+    for folder in sorted((ROOT / "src" / "ops").iterdir()):
+        found = sorted(RESULTS.glob(f"*/{folder.name}.json"))
+        if found:
+            yield folder / "README.md", [op_table(path) for path in found]
 
 
 def main():
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    head, rest = text.split(BEGIN)
-    tail = rest.split(END)[1]
-    body = tables()
-    new = head + BEGIN + ("\n" + body + "\n" if body else "") + END + tail
+    stale = []
+    for page, parts in pages():
+        text = page.read_text()
+        head, rest = text.split(BEGIN)
+        new = head + BEGIN + "\n" + "\n".join(parts) + "\n" + END + rest.split(END)[1]
+        if new != text:
+            stale.append(str(page.relative_to(ROOT)))
+            if "--check" not in sys.argv[1:]:
+                page.write_text(new)
     if "--check" in sys.argv[1:]:
-        sys.exit(0 if new == text else "README.md does not show bench/results: run tools/readme_tables.py")
-    readme.write_text(new)
+        sys.exit(f"{', '.join(stale)}: not what bench/results says, run tools/readme_tables.py" if stale else 0)
 
 
 if __name__ == "__main__":
