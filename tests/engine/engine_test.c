@@ -2,7 +2,6 @@
  * sampling, errors.
  *
  *     engine_test --golden DIR [--device cpu|cuda] */
-#include <argp.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +9,12 @@
 #include "harness/check.h"
 #include "run.h"
 
-static const char *golden_dir;
-static lls_device device = {LLS_CPU, 0};
 static lls_model *model; // tiny_llama.gguf
 static lls_model_info info;
 
 static lls_engine_options base_options(int32_t context) {
     lls_engine_options options = LLS_ENGINE_OPTIONS_INIT;
-    options.device = device, options.context_length = context, options.page_size = 4, options.num_threads = 2;
+    options.device = test_device, options.context_length = context, options.page_size = 4, options.num_threads = 2;
     return options;
 }
 
@@ -293,7 +290,7 @@ static void bad_requests(void) {
           "%s", lls_last_error());
 }
 
-// Greedy ids do not depend on the number of threads or the dtype of an exact cache's page size.
+// Greedy ids do not depend on the number of threads or the size of pages.
 static void threads_and_pages(void) {
     int32_t prompt[20];
     make_prompt(prompt, 20, 6);
@@ -317,6 +314,11 @@ static bool collect(const char *text, size_t bytes, void *user) {
     return strlen(all) < 400;
 }
 
+static bool refuse(const char *text, size_t bytes, void *user) {
+    (void)text, (void)bytes, (void)user;
+    return false;
+}
+
 static void generate(void) {
     int32_t prompt[4];
     make_prompt(prompt, 4, 8);
@@ -327,34 +329,15 @@ static void generate(void) {
     CHECK(lls_generate(engine, &request, collect, text, &result) == LLS_OK, "%s", lls_last_error());
     CHECK(result.prompt_tokens == 4 && result.new_tokens == 20 && result.finish == LLS_FINISH_LENGTH, "%lld tokens",
           (long long)result.new_tokens);
+    CHECK(strlen(text) > 0, "20 tokens without text");
+    CHECK(lls_generate(engine, &request, refuse, NULL, &result) == LLS_OK, "%s", lls_last_error());
+    CHECK(result.finish == LLS_FINISH_CANCELLED && result.new_tokens < 20, "a callback that says no does not stop it");
     lls_engine_destroy(engine);
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-    switch (key) {
-    case 'g': golden_dir = arg; return 0;
-    case 'd':
-        if (strcmp(arg, "cuda") == 0) device.type = LLS_CUDA;
-        return 0;
-    case ARGP_KEY_END:
-        if (!golden_dir) argp_error(state, "--golden is missing");
-        return 0;
-    default: return ARGP_ERR_UNKNOWN;
-    }
-}
-
 int main(int argc, char **argv) {
-    static const struct argp_option options[] = {
-        {"golden", 'g', "DIR", 0, "fixtures (tests/golden)", 0},
-        {"device", 'd', "cpu|cuda", 0, "where to run (default cpu)", 0},
-        {0},
-    };
-    static const struct argp argp = {options, parse, NULL, "Checks the engine's behaviour on tiny models.",
-                                     NULL,    NULL,  NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, NULL);
-    char path[1024];
-    snprintf(path, sizeof path, "%s/tiny_llama.gguf", golden_dir);
-    model = test_model(path);
+    test_arguments(argc, argv, "Checks the engine's behaviour on tiny models.");
+    model = test_model(test_golden_path("tiny_llama.gguf"));
     info = lls_model_describe(model);
     run_test("E01 chunked prefill equals one pass", chunking);
     run_test("E02 context exactly full, too long, nothing to generate", context_edges);

@@ -6,7 +6,6 @@
  * 64 greedy tokens. With fp32 activations the ids must be identical. With integer activations and an f16 cache an id
  * may differ where the float64 run's best two are within 0.3 nat; the test says where, and goes on from the float64
  * run's token. */
-#include <argp.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,27 +16,9 @@
 enum { STEPS = 64 };
 static const double NMSE_F32 = 1e-6, NMSE_INTEGER = 1e-3, MAX_GAP = 0.3;
 
-static const char *golden_dir, *model_path;
-static lls_device device = {LLS_CPU, 0};
-
-static error_t parse(int key, char *arg, struct argp_state *state) {
-    switch (key) {
-    case 'g': golden_dir = arg; return 0;
-    case 'm': model_path = arg; return 0;
-    case 'd':
-        if (strcmp(arg, "cuda") == 0) device.type = LLS_CUDA;
-        return 0;
-    case ARGP_KEY_END:
-        if (!golden_dir) argp_error(state, "--golden is missing");
-        return 0;
-    default: return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static json_t *load_json(const char *name) {
-    char path[1024];
+    const char *path = test_golden_path(name);
     json_error_t error;
-    snprintf(path, sizeof path, "%s/%s", golden_dir, name);
     json_t *root = json_load_file(path, 0, &error);
     if (!root) {
         fprintf(stderr, "%s: %s\n", path, error.text);
@@ -47,8 +28,7 @@ static json_t *load_json(const char *name) {
 }
 
 static float *load_floats(const char *name) {
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", golden_dir, name);
+    const char *path = test_golden_path(name);
     FILE *file = fopen(path, "rb");
     if (!file || fseek(file, 0, SEEK_END)) {
         fprintf(stderr, "%s: cannot be read\n", path);
@@ -69,7 +49,7 @@ static int32_t read_ids(const json_t *array, int32_t *ids) {
 
 static lls_engine_options engine_options(int32_t context, bool f32) {
     lls_engine_options options = LLS_ENGINE_OPTIONS_INIT;
-    options.device = device, options.context_length = context;
+    options.device = test_device, options.context_length = context;
     options.f32_activations = f32, options.kv_dtype = f32 ? LLS_F32 : LLS_F16;
     return options;
 }
@@ -81,9 +61,7 @@ static void tiny_model(const json_t *entry, const float *logits, bool f32) {
     int32_t ids[256], vocab = (int32_t)json_integer_value(json_object_get(entry, "vocab_size")),
                       n = read_ids(json_object_get(entry, "ids"), ids);
     logits += json_integer_value(json_object_get(entry, "offset"));
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", golden_dir, file);
-    lls_model *model = test_model(path);
+    lls_model *model = test_model(test_golden_path(file));
     lls_engine *engine = test_engine(model, engine_options(n + 1, f32));
     float *got = malloc((size_t)vocab * sizeof *got);
     double worst = 0;
@@ -193,9 +171,9 @@ static void real_model(bool f32) {
     json_t *root = load_json("smollm2.json"), *entry;
     int32_t vocab = (int32_t)json_integer_value(json_object_get(root, "vocab_size"));
     float *logits = load_floats(json_string_value(json_object_get(root, "logits_file")));
-    lls_model *model = test_model(model_path);
+    lls_model *model = test_model(test_model_path);
     lls_engine *engine = test_engine(model, engine_options(2048, f32));
-    bool exact = f32 || device.type == LLS_CUDA;
+    bool exact = f32 || test_device.type == LLS_CUDA;
     size_t i;
     json_array_foreach(json_object_get(root, "prompts"), i, entry) {
         static golden_prompt p;
@@ -222,18 +200,10 @@ static void real_default(void) {
 }
 
 int main(int argc, char **argv) {
-    static const struct argp_option options[] = {
-        {"golden", 'g', "DIR", 0, "fixtures (tests/golden)", 0},
-        {"model", 'm', "FILE", 0, "SmolLM2-135M-Instruct.Q4_1.gguf", 0},
-        {"device", 'd', "cpu|cuda", 0, "where to run (default cpu)", 0},
-        {0},
-    };
-    static const struct argp argp = {options, parse, NULL, "Checks the engine against a float64 forward.",
-                                     NULL,    NULL,  NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, NULL);
+    test_arguments(argc, argv, "Checks the engine against a float64 forward.");
     run_test("tiny models, fp32 activations", tiny_f32);
     run_test("tiny models, default activations", tiny_default);
-    if (model_path) {
+    if (test_model_path) {
         run_test("SmolLM2, fp32 activations and cache", real_f32);
         run_test("SmolLM2, default activations and cache", real_default);
     } else {

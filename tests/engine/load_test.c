@@ -3,16 +3,12 @@
  *     load_test --golden DIR [--device cpu|cuda]
  *
  * Each case patches a copy of tiny_llama.gguf. */
-#include <argp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "harness/check.h"
 #include "run.h"
-
-static const char *golden_dir;
-static lls_device device = {LLS_CPU, 0};
 
 typedef struct file_copy {
     char *bytes;
@@ -22,8 +18,7 @@ typedef struct file_copy {
 
 static file_copy read_model(void) {
     file_copy f = {.path = "/tmp/llmspeed_load_test_XXXXXX"};
-    char path[1024];
-    snprintf(path, sizeof path, "%s/tiny_llama.gguf", golden_dir);
+    const char *path = test_golden_path("tiny_llama.gguf");
     FILE *file = fopen(path, "rb");
     if (!file || fseek(file, 0, SEEK_END)) {
         fprintf(stderr, "load_test: cannot read %s\n", path);
@@ -68,7 +63,7 @@ static lls_status try_engine(file_copy *f, lls_engine **engine, lls_model **mode
     *engine = NULL, *model = NULL;
     write_file(f);
     lls_engine_options options = LLS_ENGINE_OPTIONS_INIT;
-    options.device = device, options.context_length = 32;
+    options.device = test_device, options.context_length = 32;
     lls_status status = lls_model_load(f->path, NULL, model);
     if (!status) status = lls_engine_create(*model, &options, engine);
     unlink(f->path);
@@ -169,28 +164,8 @@ static void good(void) {
     lls_model_free(model);
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-    switch (key) {
-    case 'g': golden_dir = arg; return 0;
-    case 'd':
-        if (strcmp(arg, "cuda") == 0) device.type = LLS_CUDA;
-        return 0;
-    case ARGP_KEY_END:
-        if (!golden_dir) argp_error(state, "--golden is missing");
-        return 0;
-    default: return ARGP_ERR_UNKNOWN;
-    }
-}
-
 int main(int argc, char **argv) {
-    static const struct argp_option options[] = {
-        {"golden", 'g', "DIR", 0, "fixtures (tests/golden)", 0},
-        {"device", 'd', "cpu|cuda", 0, "where to run (default cpu)", 0},
-        {0},
-    };
-    static const struct argp argp = {options, parse, NULL, "Loads models that are wrong in one place.",
-                                     NULL,    NULL,  NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, NULL);
+    test_arguments(argc, argv, "Loads models that are wrong in one place.");
     run_test("a tensor is missing", missing_tensor);
     run_test("a tensor that no llama model has", unknown_tensor);
     run_test("E04 a matrix of the wrong shape", wrong_shape);

@@ -1,10 +1,46 @@
 #include "run.h"
 
+#include <argp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/exec/engine.h"
+
+const char *test_golden, *test_model_path;
+lls_device test_device = {LLS_CPU, 0};
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+    switch (key) {
+    case 'g': test_golden = arg; return 0;
+    case 'm': test_model_path = arg; return 0;
+    case 'd':
+        if (strcmp(arg, "cuda") == 0) test_device.type = LLS_CUDA;
+        else if (strcmp(arg, "cpu") != 0) argp_error(state, "device is %s, must be cpu or cuda", arg);
+        return 0;
+    case ARGP_KEY_END:
+        if (!test_golden) argp_error(state, "--golden is missing");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+void test_arguments(int argc, char **argv, const char *doc) {
+    static const struct argp_option options[] = {
+        {"golden", 'g', "DIR", 0, "fixtures (tests/golden)", 0},
+        {"model", 'm', "FILE", 0, "SmolLM2-135M-Instruct.Q4_1.gguf, for tests of a real model", 0},
+        {"device", 'd', "cpu|cuda", 0, "where to run (default cpu)", 0},
+        {0},
+    };
+    const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, NULL);
+}
+
+const char *test_golden_path(const char *name) {
+    static char path[1024];
+    snprintf(path, sizeof path, "%s/%s", test_golden, name);
+    return path;
+}
 
 lls_model *test_model(const char *path) {
     lls_model *model;

@@ -4,6 +4,14 @@
 
 #include "llmspeed/llmspeed.h"
 
+/* What the programs are told: --golden DIR, --model FILE (or NULL), --device cpu|cuda. */
+extern const char *test_golden, *test_model_path;
+extern lls_device test_device;
+/* Reads the arguments or exits with the usage; `doc` says what the program checks. */
+void test_arguments(int argc, char **argv, const char *doc);
+/* golden/name, in a static buffer. */
+const char *test_golden_path(const char *name);
+
 /* Loads or exits with the message. */
 lls_model *test_model(const char *path);
 /* Creates or exits. The KV pool is filled with NaN bytes. */
