@@ -193,3 +193,14 @@ def test_tokens_of_the_real_model(smol):
     text = "The quick brown fox — naïve 北京 🙂\n\n  42"
     found = run("tokenize", "-m", smol, "--json", "-p", text).json
     assert run("tokenize", "-m", smol, "--decode", " ".join(map(str, found["ids"]))).out == text + "\n"
+
+
+def test_peak_memory(smol):
+    """At most the model file, the key-value cache and 64 MB, also while a long prompt is computed."""
+    if "libasan" in subprocess.run(["ldd", PROGRAM], capture_output=True, text=True).stdout:
+        pytest.skip("a sanitizer's shadow memory counts too")
+    prompt = (GOLDEN / "prompts" / "long.txt").read_text()
+    found = generate(smol, "-p", prompt, "-n", "32", "--context", "2048", "--json").json
+    assert found["prompt_tokens"] > 800
+    allowed = os.path.getsize(smol) + found["memory"]["kv_bytes"] + (64 << 20)
+    assert found["memory"]["peak_bytes"] <= allowed, (found["memory"], allowed)
