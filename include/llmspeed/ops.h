@@ -110,9 +110,9 @@ LLS_API lls_status lls_gemm(lls_ctx *ctx, const lls_gemm_args *args, lls_stream 
  * weights.
  * x [m, k], out [m, n] float dtypes (each its own), unit inner stride; bias [n] f32 or out's dtype.
  * weight [n, k]: float dtype with unit inner stride, or GGUF blocks, or (CPU) packed by lls_linear_pack.
- * Block weights are never unpacked to floats in memory. With LLS_COMPUTE_DEFAULT the CPU rounds x to 15-bit integers in
- * blocks of 32, kept as two int8 planes (an error up to 0.003 % of each block's largest value), and multiplies
- * integers; LLS_COMPUTE_F32 keeps x in fp32 at less speed. CUDA always keeps x.
+ * Block weights are never unpacked to floats in memory. With LLS_COMPUTE_DEFAULT and packed block weights the CPU rounds x
+ * to 15-bit integers in blocks of 32, kept as two int8 planes (an error up to 0.003 % of each block's largest value), and
+ * multiplies integers: its fast path. LLS_COMPUTE_F32, weights in the file's layout, and CUDA keep x in fp32.
  * k not a multiple of the weight's block is LLS_ERR_SHAPE. */
 typedef enum lls_compute { LLS_COMPUTE_DEFAULT = 0, LLS_COMPUTE_F32 = 1 } lls_compute;
 typedef struct lls_linear_args {
