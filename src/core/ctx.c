@@ -3,7 +3,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/device.h"
@@ -24,13 +23,11 @@ static int usable_cores(void) {
     return online > 0 ? (int)online : 1;
 }
 
-// Large blocks ask for huge pages: streaming weights through 4 KB ones costs a sixth of the bandwidth.
+// Large blocks begin on a huge page, so that who streams through one can ask for such pages (engine/model/weights.c).
 static void *host_alloc(size_t bytes) {
-    size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT,
-           rounded = (bytes + alignment - 1) / alignment * alignment;
-    void *block = rounded < bytes ? NULL : aligned_alloc(alignment, rounded ? rounded : alignment);
-    if (block && alignment == HUGE_PAGE) madvise(block, rounded, MADV_HUGEPAGE);
-    return block;
+    size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
+    size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+    return rounded < bytes ? NULL : aligned_alloc(alignment, rounded ? rounded : alignment);
 }
 
 lls_status lls_ctx_create(const lls_ctx_options *options, lls_ctx **out) {
