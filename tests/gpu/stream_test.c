@@ -1,4 +1,5 @@
-/* Every op on a caller's stream (known fault X01) and in a CUDA graph (X03), on one GPU.
+/* Every op on a caller's stream (known fault X01), in a CUDA graph (X03), and on a GPU that is not the current one (X02, where
+ * there are two).
  *
  * X03: the op's first call in the process is captured in global mode; three replays with new input values give the bits
  * of eager calls.
@@ -16,7 +17,7 @@
 enum { TOKENS = 5, HIDDEN = 64, HEADS = 4, KV_HEADS = 2, DIM = 16, PAGE = 4, PAGES = 6, VOCAB = 50 };
 
 static lls_ctx *ctx;
-static const lls_device gpu = {LLS_CUDA, 0};
+static lls_device gpu = {LLS_CUDA, 0};
 static cudaStream_t stream;
 
 /* An op to test: `input` is refilled before each run with values of the kind that the op reads there; `output` is
@@ -266,21 +267,72 @@ static void x01(void) {
     for (int i = 0; i < NUM_CALLS; i++) x01_one(&calls[i]);
 }
 
-int main(void) {
+// A context, a stream and tensors on cuda:index, the same values for every index; device 0 is current afterwards.
+static void set_up(int index) {
     lls_ctx_options options = LLS_CTX_OPTIONS_INIT;
+    gpu.index = index;
     options.device = gpu, options.workspace_bytes = 1 << 20;
-    if (lls_cuda_device_count() == 0) {
-        skip_test("X01, X03", "no CUDA device");
-        printf("0 passed, 0 failed, 2 skipped\n");
-        return 0;
-    }
-    if (lls_ctx_create(&options, &ctx) || cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)) {
-        fprintf(stderr, "stream_test: %s\n", lls_last_error());
-        return 2;
+    seed = 1;
+    cudaError_t error = cudaSetDevice(index);
+    if (!error) error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (!error) error = cudaSetDevice(0);
+    if (error || lls_ctx_create(&options, &ctx)) {
+        fprintf(stderr, "stream_test: cuda:%d: %s\n", index, error ? cudaGetErrorString(error) : lls_last_error());
+        exit(2);
     }
     make_tensors();
+}
+
+static void tear_down(void) {
+    lls_ctx_destroy(ctx);
+    cudaStreamDestroy(stream);
+}
+
+static void eager_all(void *outputs[NUM_CALLS]) {
+    for (int i = 0; i < NUM_CALLS; i++) {
+        float *values = malloc(bytes_of(calls[i].input));
+        fill(values, calls[i].input);
+        outputs[i] = eager(&calls[i], values);
+        free(values);
+    }
+}
+
+// X02: device 1 computes what device 0 computes, with device 0 current before and after; tensors of another device are refused.
+static void x02(void) {
+    void *first[NUM_CALLS], *second[NUM_CALLS];
+    set_up(0);
+    eager_all(first);
+    lls_tensor elsewhere = x;
+    tear_down();
+    set_up(1);
+    eager_all(second);
+    for (int i = 0; i < NUM_CALLS; i++) {
+        CHECK(memcmp(first[i], second[i], bytes_of(calls[i].output)) == 0, "%s: cuda:1 differs from cuda:0",
+              calls[i].name);
+        free(first[i]), free(second[i]);
+    }
+    int current = -1;
+    CHECK(cudaGetDevice(&current) == cudaSuccess && current == 0, "the current device is %d afterwards", current);
+    lls_tensor here = x;
+    x = elsewhere;
+    CHECK(run_rmsnorm(stream) == LLS_ERR_DEVICE && strstr(lls_last_error(), "cuda:0"), "mixed devices: %s",
+          lls_last_error());
+    x = here;
+    CHECK(run_rmsnorm(stream) == LLS_OK, "the call after a refused one: %s", lls_last_error());
+    tear_down();
+}
+
+int main(void) {
+    if (lls_cuda_device_count() == 0) {
+        skip_test("X01, X02, X03", "no CUDA device");
+        printf("0 passed, 0 failed, 1 skipped\n");
+        return 0;
+    }
+    set_up(0);
     run_test("X03 each op captured in a graph, first call of the process included", x03);
     run_test("X01 each op stays on its caller's stream", x01);
-    lls_ctx_destroy(ctx);
+    tear_down();
+    if (lls_cuda_device_count() > 1) run_test("X02 a GPU that is not the current one", x02);
+    else skip_test("X02 a GPU that is not the current one", "one CUDA device");
     return check_summary();
 }
