@@ -1,0 +1,42 @@
+"""llm-speed: the kernels that LLM inference spends its time in, for PyTorch, NumPy, JAX and CuPy.
+
+    import torch, llm_speed
+    x, w = torch.randn(4, 4096, device="cuda", dtype=torch.bfloat16), torch.ones(4096, device="cuda")
+    y = llm_speed.rms_norm(x, w)
+
+`llm_speed.ops` has every op of the C library; the names of flash-attn, PyTorch and vLLM work as they do there
+(`flash_attn_func`, `scaled_dot_product_attention`, `rms_norm`, ...); `Model` and `Engine` run GGUF files;
+`llm_speed.integrations.transformers` speeds up a loaded Hugging Face model. Importing this imports no framework.
+"""
+
+from __future__ import annotations
+
+from . import _C, errors, ops
+from ._C import PackedWeight, get_num_threads, reserve_workspace, set_num_threads, variants
+from ._import_hook import after_import as _after_import
+from .errors import Error
+from .ops import (
+    add_rmsnorm,
+    attn_decode,
+    attn_merge,
+    attn_prefill,
+    embed,
+    gated_act,
+    gemm,
+    kv_write,
+    layernorm,
+    linear,
+    linear_pack,
+    rmsnorm,
+    rope,
+    sample,
+)
+
+__version__: str = _C.build_info()["version"]
+
+
+def _register_torch_ops() -> None:
+    from . import torch_ops  # noqa: F401
+
+
+_after_import("torch", _register_torch_ops)

@@ -1,0 +1,205 @@
+"""The ops as torch operators, for torch.compile, export and graphs: imported by itself as soon as torch is.
+
+- `torch.ops.llm_speed.<op>_out(...)` writes into the arrays it is given and returns nothing: the arguments of the C
+  struct in order (`llm_speed._C.op_fields`). For engines that own their buffers.
+- `torch.ops.llm_speed.<op>(...)` returns new tensors.
+
+Both work on CPU and CUDA tensors, have fake kernels, and never synchronise. None has a gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Tuple
+
+import torch
+
+from . import _C, ops
+
+_library = torch.library.Library("llm_speed", "DEF")
+_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
+_TYPES = {
+    "in": "Tensor",
+    "in?": "Tensor?",
+    "out": "Tensor({letter}!)",
+    "out?": "Tensor({letter}!)?",
+    "float": "float",
+    "int": "SymInt",
+    "bool": "bool",
+    "str?": "str?",
+    "float[]?": "float[]?",
+}
+
+
+def _define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    name = schema.partition("(")[0]
+    _library.define(schema, tags=_TAGS)
+    for device in ("CPU", "CUDA"):
+        _library.impl(name, kernel, device)
+    torch.library.register_fake(f"llm_speed::{name}", fake, lib=_library)
+
+
+# ---- <op>_out: from the binding's own table ----------------------------------------------------------
+
+
+class _Graph:
+    """Stands in for `_C` while torch.compile traces llm_speed.ops: the same calls, as operators."""
+
+
+def _define_out(op: str) -> None:
+    letters = iter("abcdefgh")
+    arguments = ", ".join(
+        f"{_TYPES[kind].format(letter=next(letters)) if kind.startswith('out') else _TYPES[kind]} {name}"
+        for name, kind in _C.op_fields(op)
+    )
+    native = getattr(_C, op)
+
+    def kernel(*args: Any) -> None:
+        native(*args, None)
+
+    _define(f"{op}_out({arguments}) -> ()", kernel, lambda *args: None)
+    operator = getattr(torch.ops.llm_speed, f"{op}_out").default
+
+    def traced(*args: Any) -> None:
+        if args[-1] is not None:
+            raise RuntimeError(f"{op}: stream= cannot be given inside torch.compile")
+        operator(*args[:-1])
+
+    setattr(_Graph, op, staticmethod(traced))
+
+
+# ---- <op>: new tensors -------------------------------------------------------------------------------
+
+
+def _functional(schema: str, fake: Callable[..., Any], function: Any = None, **fixed: Any) -> None:
+    """An operator whose argument names are those of llm_speed.ops; `fake` makes its outputs."""
+    parsed = torch._C.parse_schema(f"llm_speed::{schema}")
+    names = [argument.name for argument in parsed.arguments]
+    function = function or getattr(ops, schema.partition("(")[0])
+
+    def kernel(*args: Any) -> Any:
+        return function(**dict(zip(names, args)), **fixed)
+
+    _define(schema, kernel, lambda *args: fake(**dict(zip(names, args))))
+
+
+def _like(name: str) -> Callable[..., torch.Tensor]:
+    return lambda **a: a[name].new_empty(a[name].shape)
+
+
+def _attended(values: str) -> Callable[..., torch.Tensor]:
+    return lambda **a: a["q"].new_empty((*a["q"].shape[:-1], a[values].shape[-1]))
+
+
+def _attended_lse(values: str) -> Callable[..., Tuple[torch.Tensor, torch.Tensor]]:
+    def fake(**a: Any) -> Tuple[torch.Tensor, torch.Tensor]:
+        lse = a["q"].new_empty(ops._lse_shape(a["q"]), dtype=torch.float32)
+        return _attended(values)(**a), lse
+
+    return fake
+
+
+def _embedded(ids: Any, table: Any, scale: float, table_type: Any, dtype: Any) -> torch.Tensor:
+    hidden = table.shape[1]
+    if table_type is not None:
+        elems, size = _C.block_size(table_type)
+        hidden = hidden // size * elems
+    return table.new_empty((*ids.shape, hidden), dtype=_dtype(dtype or ("f32" if table_type else None), table))
+
+
+def _dtype(name: Any, like: torch.Tensor) -> torch.dtype:
+    return {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i32": torch.int32, None: like.dtype}[name]
+
+
+def _product(a: Any, b: Any, trans_a: bool, trans_b: bool, out_dtype: Any, **_: Any) -> torch.Tensor:
+    m, n = a.shape[-1 if trans_a else -2], b.shape[-2 if trans_b else -1]
+    dtype = "i32" if a.dtype == torch.int8 and out_dtype is None else out_dtype
+    return a.new_empty((*(a.shape[:-2] or b.shape[:-2]), m, n), dtype=_dtype(dtype, a))
+
+
+_ROPE = (
+    "{x} Tensor? positions=None, Tensor? cos=None, Tensor? sin=None, str style='neox', int rotary_dim=0, "
+    "float theta=10000.0, float[]? freq_factors=None, str scaling='none', float factor=0.0, float low_freq_factor=0.0, "
+    "float high_freq_factor=0.0, int original_context=0, float beta_fast=0.0, float beta_slow=0.0, "
+    "float attention_factor=0.0, str? variant=None"
+)
+_MASK = "int[2] window=[-1, -1], float? scale=None, float softcap=0.0"
+_PREFILL = (
+    f"Tensor q, Tensor k, Tensor v, bool causal=False, {_MASK}, Tensor? bias=None, Tensor? alibi_slopes=None, "
+    "Tensor? sinks=None, Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_kv=None, SymInt max_q_len=0, str? variant=None"
+)
+_DECODE = (
+    "Tensor q, Tensor k_cache, Tensor v_cache, Tensor kv_lens, Tensor? page_table=None, Tensor? cu_seqlens_q=None, "
+    f"SymInt max_q_len=0, bool causal=True, {_MASK}, Tensor? alibi_slopes=None, Tensor? sinks=None, int num_splits=0, "
+    "str? variant=None"
+)
+_SAMPLE = (
+    "Tensor logits, Tensor? temperature=None, Tensor? top_k=None, Tensor? top_p=None, Tensor? min_p=None, "
+    "Tensor? repetition_penalty=None, Tensor? seed=None, Tensor? step=None, Tensor? history=None, "
+    "Tensor? history_lens=None, str? variant=None"
+)
+
+
+def _sampled(dtype: torch.dtype) -> Callable[..., torch.Tensor]:
+    return lambda **a: a["logits"].new_empty(a["logits"].shape[:1], dtype=dtype)
+
+
+def _define_all() -> None:
+    for op in _C.op_names():
+        _define_out(op)
+    _functional(
+        "embed(Tensor ids, Tensor table, float scale=1.0, str? table_type=None, str? dtype=None) -> Tensor", _embedded
+    )
+    _functional(
+        "rmsnorm(Tensor x, Tensor? weight=None, float eps=1e-6, float weight_offset=0.0, str? variant=None) -> Tensor",
+        _like("x"),
+    )
+    _functional(
+        "add_rmsnorm(Tensor x, Tensor residual, Tensor? weight=None, float eps=1e-6, float weight_offset=0.0, "
+        "str? variant=None) -> (Tensor, Tensor)",
+        lambda **a: (_like("x")(**a), _like("x")(**a)),
+    )
+    _functional(
+        "layernorm(Tensor x, Tensor? weight=None, Tensor? bias=None, float eps=1e-5, str? variant=None) -> Tensor",
+        _like("x"),
+    )
+    _functional(
+        "gemm(Tensor a, Tensor b, Tensor? c=None, float alpha=1.0, float beta=0.0, bool trans_a=False, "
+        "bool trans_b=False, str? out_dtype=None, str? variant=None) -> Tensor",
+        _product,
+    )
+    _functional(
+        "linear(Tensor x, Tensor weight, Tensor? bias=None, str? weight_type=None, str? out_dtype=None, "
+        "str? variant=None) -> Tensor",
+        lambda x, weight, out_dtype, **_: x.new_empty((*x.shape[:-1], weight.shape[0]), dtype=_dtype(out_dtype, x)),
+    )
+    _functional(f"rope({_ROPE.format(x='Tensor x,')}) -> Tensor", _like("x"))
+    _functional(
+        f"rope_pair({_ROPE.format(x='Tensor x, Tensor x2,')}) -> (Tensor, Tensor)",
+        lambda **a: (_like("x")(**a), _like("x2")(**a)),
+        ops.rope,
+    )
+    _functional(f"attn_prefill({_PREFILL}) -> Tensor", _attended("v"))
+    _functional(
+        f"attn_prefill_lse({_PREFILL}) -> (Tensor, Tensor)", _attended_lse("v"), ops.attn_prefill, return_lse=True
+    )
+    _functional(f"attn_decode({_DECODE}) -> Tensor", _attended("v_cache"))
+    _functional(
+        f"attn_decode_lse({_DECODE}) -> (Tensor, Tensor)", _attended_lse("v_cache"), ops.attn_decode, return_lse=True
+    )
+    _functional(
+        "attn_merge(Tensor a, Tensor lse_a, Tensor b, Tensor lse_b, str? variant=None) -> (Tensor, Tensor)",
+        lambda a, lse_a, **_: (a.new_empty(a.shape), lse_a.new_empty(lse_a.shape)),
+    )
+    _functional("gated_act(Tensor gate, Tensor? up=None, str act='silu', str? variant=None) -> Tensor", _like("gate"))
+    _functional(f"sample({_SAMPLE}) -> Tensor", _sampled(torch.int32))
+    _functional(
+        f"sample_probs({_SAMPLE}) -> (Tensor, Tensor)",
+        lambda **a: (_sampled(torch.int32)(**a), _sampled(torch.float32)(**a)),
+        ops.sample,
+        return_probs=True,
+    )
+
+
+_define_all()
+ops._graph = _Graph
+ops._compiling = torch.compiler.is_compiling

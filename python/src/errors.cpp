@@ -1,0 +1,23 @@
+#include "errors.h"
+
+#include <pybind11/pybind11.h>
+
+namespace llm_speed {
+
+PyObject *raise(lls_status status) {
+    PyObject *errors = PyImport_ImportModule("llm_speed.errors");
+    PyObject *error = errors ? PyObject_CallMethod(errors, "from_status", "iss", (int)status, lls_status_name(status),
+                                                   lls_last_error())
+                             : nullptr;
+    if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+    Py_XDECREF(errors), Py_XDECREF(error);
+    return nullptr;
+}
+
+void check(lls_status status) {
+    if (!status) return;
+    raise(status);
+    throw pybind11::error_already_set();
+}
+
+} // namespace llm_speed
