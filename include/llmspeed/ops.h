@@ -142,6 +142,10 @@ LLS_API lls_status lls_linear_pack(lls_ctx *ctx, const lls_tensor *weights, int3
  * LLS_ROPE_NEOX pairs element i with i + rotary_dim/2; LLS_ROPE_GPTJ pairs 2i with 2i + 1.
  * inv_freq[i] = theta^(-2i/rotary_dim) / freq_factors[i], then scaled as `scaling` says. Angles are exact to fp32
  * rounding at any position, negative ones included.
+ * Callers that hold tables give cos and sin, both [table_len, rotary_dim / 2] of one dtype, f32 or x's, unit inner
+ * stride: row positions[t] then replaces theta, freq_factors and scaling, which must be left at their defaults. A pair
+ * (a, b) becomes (a cos - b sin, b cos + a sin). positions may be NULL: token t reads row t, table_len being tokens. A
+ * position outside [0, table_len): CPU LLS_ERR_ARGUMENT, nothing written; CUDA: that token's rotated elements are NaN.
  * Sources: Su et al. 2021, "RoFormer"; Peng et al. 2023, "YaRN"; Meta's Llama 3.1 model code for
  * LLS_ROPE_SCALING_LLAMA3. */
 typedef enum lls_rope_style { LLS_ROPE_NEOX = 0, LLS_ROPE_GPTJ = 1 } lls_rope_style;
@@ -175,6 +179,8 @@ typedef struct lls_rope_args {
     const float *freq_factors; /* host, [rotary_dim / 2], each > 0; NULL: ones (GGUF tensor rope_freqs) */
     lls_rope_scaling scaling;
     const char *variant;
+    const lls_tensor *cos; /* cos and sin: both, or neither */
+    const lls_tensor *sin;
 } lls_rope_args;
 #define LLS_ROPE_ARGS_INIT LLS_ARGS_INIT(lls_rope_args)
 LLS_API lls_status lls_rope(lls_ctx *ctx, const lls_rope_args *args, lls_stream stream);

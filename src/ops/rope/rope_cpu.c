@@ -1,4 +1,5 @@
-/* Tokens over threads. Cosines and sines are computed once a token, on the stack, and serve all its heads. */
+/* Tokens over threads. Cosines and sines are computed, or widened from the caller's tables, once a token, on the stack,
+ * and serve all its heads. */
 #include <string.h>
 
 #include "core/ctx.h"
@@ -36,7 +37,7 @@ LLS_INLINE void cos_sin_of_turns(vf turns, vf *cos_out, vf *sin_out) {
     *sin_out = (vf)((vi)vf_select(swapped, c, s) ^ sin_sign);
 }
 
-static void angles_of(const lls__rope_call *call, int32_t position, angles *out) {
+static void compute(const lls__rope_call *call, int32_t position, angles *out) {
     int32_t pairs = call->args.rotary_dim / 2;
     float turns[LLS_ROPE_MAX_PAIRS + LLS_VF];
     for (int32_t i = 0; i < pairs; i++) {
@@ -50,16 +51,33 @@ static void angles_of(const lls__rope_call *call, int32_t position, angles *out)
         vf_store_f32(out->cos + i, c * vf_set1(call->magnitude));
         vf_store_f32(out->sin + i, s * vf_set1(call->magnitude));
     }
-    if (call->args.style == LLS_ROPE_NEOX) return;
+}
+
+LLS_INLINE vf load(lls_dtype dtype, const void *x, int64_t i, int64_t left) {
+    return left >= LLS_VF ? vf_load(dtype, x, i) : vf_load_n(dtype, x, i, left);
+}
+
+static void read_row(const lls_tensor *table, int64_t row, int32_t pairs, float *out) {
+    for (int32_t i = 0; i < pairs; i += LLS_VF)
+        vf_store_f32(out + i, load(table->dtype, table->data, row * table->stride[0] + i, pairs - i));
+}
+
+static void angles_of(const lls__rope_call *call, int64_t token, angles *out) {
+    const lls_rope_args *args = &call->args;
+    int32_t pairs = args->rotary_dim / 2;
+    if (args->cos) {
+        int64_t row = lls__rope_table_row(args, token);
+        read_row(args->cos, row, pairs, out->cos);
+        read_row(args->sin, row, pairs, out->sin);
+    } else {
+        compute(call, ((const int32_t *)args->positions->data)[token], out);
+    }
+    if (args->style == LLS_ROPE_NEOX) return;
     for (int32_t i = pairs - 1; i >= 0; i--) { // backwards, so that it may widen in place
         float c = out->cos[i], s = out->sin[i];
         out->cos[2 * i] = out->cos[2 * i + 1] = c;
         out->sin[2 * i] = -s, out->sin[2 * i + 1] = s;
     }
-}
-
-LLS_INLINE vf load(lls_dtype dtype, const void *x, int64_t i, int64_t left) {
-    return left >= LLS_VF ? vf_load(dtype, x, i) : vf_load_n(dtype, x, i, left);
 }
 
 LLS_INLINE void store(lls_dtype dtype, void *x, int64_t i, int64_t left, vf v) {
@@ -117,7 +135,7 @@ static void tokens(void *arg, int64_t begin, int64_t end, int worker) {
     const lls_rope_args *args = &call->args;
     angles a;
     for (int64_t t = begin; t < end; t++) {
-        angles_of(call, ((const int32_t *)args->positions->data)[t], &a);
+        angles_of(call, t, &a);
         rotate_tensor(args, args->x, args->out, t, &a);
         if (args->x2) rotate_tensor(args, args->x2, args->out2, t, &a);
     }

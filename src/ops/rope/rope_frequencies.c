@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "core/error.h"
-#include "llmspeed/ops.h"
+#include "ops/rope/rope_kernels.h"
 
 static const double two_pi = 6.28318530717958647693;
 
@@ -69,15 +69,18 @@ static lls_status check_scaling(const lls_rope_scaling *s, float theta) {
     return check_positive("scaling.attention_factor", or_default(s->attention_factor, 1), " (0: the default)");
 }
 
+lls_status lls__rope_check_rotary_dim(int32_t rotary_dim) {
+    if (rotary_dim >= 2 && rotary_dim <= 2 * LLS_ROPE_MAX_PAIRS && rotary_dim % 2 == 0) return LLS_OK;
+    return lls__fail(LLS_ERR_ARGUMENT, "rope: rotary_dim is %d, must be even and 2 to %d", rotary_dim,
+                     2 * LLS_ROPE_MAX_PAIRS);
+}
+
 lls_status lls_rope_frequencies(const lls_rope_args *args, double *inv_freq, float *magnitude) {
     if (!args || !inv_freq || !magnitude)
         return lls__fail(LLS_ERR_ARGUMENT, "rope: args, inv_freq or magnitude is NULL");
     const lls_rope_scaling *s = &args->scaling;
     int32_t dim = args->rotary_dim;
-    if (dim < 2 || dim > 2 * LLS_ROPE_MAX_PAIRS || dim % 2) {
-        return lls__fail(LLS_ERR_ARGUMENT, "rope: rotary_dim is %d, must be even and 2 to %d", dim,
-                         2 * LLS_ROPE_MAX_PAIRS);
-    }
+    LLS_TRY(lls__rope_check_rotary_dim(dim));
     float theta = or_default(args->theta, 10000);
     LLS_TRY(check_positive("theta", theta, " (0: 10000)"));
     LLS_TRY(check_scaling(s, theta));

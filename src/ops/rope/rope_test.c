@@ -1,7 +1,11 @@
 /* rope: known faults R01, R02, R04, G02 (zero sizes); both styles, partial rotary, strides, in place, two tensors,
- * scalings, errors. */
+ * scalings, the caller's tables, errors. */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "core/tensor.h"
 
 #include "harness/harness.h"
 
@@ -215,6 +219,90 @@ static void random_case(th *h, const void *param) {
     th_ok(h, lls_rope(h->ctx, &args, h->stream));
 }
 
+/* How a caller's cosines and sines lie in memory. */
+typedef enum table_layout {
+    TWO_TABLES, // contiguous
+    ONE_CACHE,  // halves of the rows of one table: both strides are twice the width
+    ONE_ROW     // stride 0: every position turns by the same angles
+} table_layout;
+
+typedef struct table_params {
+    int64_t tokens, heads, heads2, head_dim;
+    int32_t rotary_dim;
+    lls_dtype dtype, table_dtype;
+    lls_rope_style style;
+    table_layout layout;
+    bool in_place, no_positions;
+} table_params;
+
+static void make_tables(th *h, lls_dtype dtype, int64_t rows, int64_t pairs, table_layout layout, lls_tensor *cos,
+                        lls_tensor *sin) {
+    int64_t shape[] = {rows, pairs}, cache_shape[] = {rows, 2 * pairs}, repeated[] = {0, 1};
+    if (layout == ONE_CACHE) {
+        *cos = th_normal(h, dtype, 2, cache_shape, NULL, 1);
+        cos->shape[1] = pairs, *sin = *cos;
+        sin->data = lls__at(cos, pairs);
+    } else {
+        *cos = th_normal(h, dtype, 2, shape, layout == ONE_ROW ? repeated : NULL, 1);
+        *sin = th_normal(h, dtype, 2, shape, layout == ONE_ROW ? repeated : NULL, 1);
+    }
+}
+
+static void random_tables(th *h, const void *param) {
+    const table_params *p = param;
+    double tol = th_tol(p->dtype);
+    enum { ROWS = 300 };
+    int64_t q_shape[] = {p->tokens, p->heads, p->head_dim}, k_shape[] = {p->tokens, p->heads2, p->head_dim};
+    int32_t positions_host[ROWS], dim = p->rotary_dim ? p->rotary_dim : (int32_t)p->head_dim;
+    for (int i = 0; i < ROWS; i++) positions_host[i] = (ROWS - 1 + i * 7919) % ROWS; // the last row first
+    lls_tensor positions = th_data(h, LLS_I32, 1, q_shape, positions_host), cos, sin;
+    make_tables(h, p->table_dtype, p->no_positions ? p->tokens : ROWS, dim / 2, p->layout, &cos, &sin);
+    lls_tensor q = th_normal(h, p->dtype, 3, q_shape, NULL, 1), k = th_normal(h, p->dtype, 3, k_shape, NULL, 1),
+               q_out = q, k_out = k;
+    if (p->in_place) {
+        th_also_output(h, "q", &q, tol), th_also_output(h, "k", &k, tol);
+    } else {
+        q_out = th_output(h, "q_out", p->dtype, 3, q_shape, NULL, tol);
+        k_out = th_output(h, "k_out", p->dtype, 3, k_shape, NULL, tol);
+    }
+    lls_rope_args args = base_args(h, &q, p->no_positions ? NULL : &positions, &q_out);
+    if (p->heads2) args.x2 = &k, args.out2 = &k_out;
+    args.rotary_dim = p->rotary_dim, args.style = p->style, args.cos = &cos, args.sin = &sin;
+    th_ok(h, lls_rope(h->ctx, &args, h->stream));
+}
+
+static void generate_tables(th *h) {
+    static const struct {
+        int64_t tokens, head_dim;
+        int32_t rotary_dim;
+    } sizes[] = {{1, 2, 0}, {7, 128, 0}, {260, 80, 20}, {7, 65, 34}, {3, 256, 0}};
+    static const lls_dtype dtypes[] = {LLS_F32, LLS_F16, LLS_BF16};
+    for (int d = 0; d < 3; d++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            for (int mode = 0; mode < 16; mode++) {
+                bool wide = mode & 1, in_place = mode & 2, gptj = mode & 4, no_positions = mode & 8;
+                table_params p = {.tokens = sizes[i].tokens,
+                                  .heads = 3,
+                                  .heads2 = in_place ? 2 : 0,
+                                  .head_dim = sizes[i].head_dim,
+                                  .rotary_dim = sizes[i].rotary_dim,
+                                  .dtype = dtypes[d],
+                                  .table_dtype = wide ? LLS_F32 : dtypes[d],
+                                  .style = gptj ? LLS_ROPE_GPTJ : LLS_ROPE_NEOX,
+                                  .layout = (table_layout)((i + (size_t)mode) % 3),
+                                  .in_place = in_place,
+                                  .no_positions = no_positions};
+                char name[128];
+                snprintf(name, sizeof name, "tables %lldx%lld rotary %d %s from %s %s layout %d%s%s",
+                         (long long)p.tokens, (long long)p.head_dim, p.rotary_dim, lls_dtype_name(p.dtype),
+                         lls_dtype_name(p.table_dtype), gptj ? "gptj" : "neox", (int)p.layout,
+                         in_place ? " in place" : "", no_positions ? " by token" : "");
+                th_run_case(h, name, random_tables, &p);
+            }
+        }
+    }
+}
+
 static void generate(th *h) {
     static const struct {
         int64_t head_dim;
@@ -245,6 +333,64 @@ static void generate(th *h) {
             }
         }
     }
+    generate_tables(h);
+}
+
+// Which row, which half, which sign: by hand.
+static void table_values(th *h, const void *param) {
+    (void)param;
+    static const double want[2][2][6] = {{{-6.5, -11, 5.5, 13, 5, 6}, {-14.5, -21, -13.5, -19.5, 5, 6}},
+                                         {{-4, 4.5, -9.5, 16.5, 5, 6}, {-11.5, -8, -27, -17.25, 5, 6}}};
+    int64_t x_shape[] = {2, 1, 6}, table_shape[] = {3, 2};
+    lls_tensor x = th_data(h, LLS_F32, 3, x_shape, (float[]){1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6});
+    lls_tensor cos = th_data(h, LLS_F32, 2, table_shape, (float[]){-5.5f, -6, 99, 99, 1, 1.5f}),
+               sin = th_data(h, LLS_F32, 2, table_shape, (float[]){3, 2.25f, 99, 99, 2.5f, 3.5f});
+    lls_tensor positions = th_data(h, LLS_I32, 1, x_shape, (int32_t[]){2, 0});
+    for (int style = 0; style < 2; style++) {
+        lls_tensor out = th_output(h, style ? "interleaved" : "half-split", LLS_F32, 3, x_shape, NULL, 1e-6);
+        lls_rope_args args = base_args(h, &x, &positions, &out);
+        args.style = style ? LLS_ROPE_GPTJ : LLS_ROPE_NEOX, args.rotary_dim = 4, args.cos = &cos, args.sin = &sin;
+        if (!th_ok(h, lls_rope(h->ctx, &args, h->stream))) return;
+        for (int i = 0; i < 12; i++) th_expect_near(h, &out, i, want[style][i / 6][i % 6], 1e-6);
+    }
+}
+
+static void bad_table_positions(th *h, const void *param) {
+    (void)param;
+    static const int32_t bad[] = {-1, 4, INT32_MAX, INT32_MIN};
+    int64_t shape[] = {3, 2, 8}, table_shape[] = {4, 2};
+    for (int i = 0; i < 4; i++) {
+        lls_tensor x = th_normal(h, LLS_F16, 3, shape, NULL, 1), cos = th_constant(h, LLS_F32, 2, table_shape, NULL, 1),
+                   sin = th_constant(h, LLS_F32, 2, table_shape, NULL, 0);
+        lls_tensor positions = th_data(h, LLS_I32, 1, shape, (int32_t[]){3, bad[i], 0});
+        lls_tensor out = th_output(h, "out", LLS_F16, 3, shape, NULL, -1);
+        lls_rope_args args = base_args(h, &x, &positions, &out);
+        args.rotary_dim = 4, args.cos = &cos, args.sin = &sin;
+        lls_status status = lls_rope(h->ctx, &args, h->stream);
+        if (h->device.type == LLS_CPU) {
+            char part[64];
+            snprintf(part, sizeof part, "positions[1] is %d, must be in [0, 4)", bad[i]);
+            th_expect_error(h, status, LLS_ERR_ARGUMENT, part);
+            continue;
+        }
+        if (!th_ok(h, status)) return;
+        for (int64_t k = 0; k < 48; k++) { // cosine 1, sine 0: the good tokens come back as they were
+            bool lost = k / 16 == 1 && k % 8 < 4;
+            th_expect_near(h, &out, k, lost ? NAN : th_value(h, &x, k), 0);
+        }
+    }
+}
+
+// A caller built before cos and sin were added passes a struct that ends at `variant`; what lies behind it is not read.
+static void older_struct(th *h, const void *param) {
+    (void)param;
+    int64_t shape[] = {3, 2, 8};
+    lls_tensor x = th_normal(h, LLS_F32, 3, shape, NULL, 1), out = th_output(h, "out", LLS_F32, 3, shape, NULL, 1e-5);
+    lls_tensor positions = th_data(h, LLS_I32, 1, shape, (int32_t[]){0, 1, 77});
+    lls_rope_args args = base_args(h, &x, &positions, &out);
+    args.struct_size = offsetof(lls_rope_args, cos);
+    memset(&args.cos, 0xff, sizeof args - offsetof(lls_rope_args, cos));
+    if (th_ok(h, lls_rope(h->ctx, &args, h->stream))) th_expect_near(h, &out, 5, th_value(h, &x, 5), 0);
 }
 
 static void zero_sizes(th *h, const void *param) {
@@ -260,6 +406,55 @@ static void zero_sizes(th *h, const void *param) {
     th_ok(h, lls_rope(h->ctx, &args, h->stream));
 }
 
+#define EXPECT(status, part) th_expect_error(h, lls_rope(h->ctx, &args, h->stream), status, part)
+static void table_errors(th *h, const void *param) {
+    (void)param;
+    int64_t shape[] = {2, 3, 8}, table_shape[] = {5, 4}, short_shape[] = {5, 3}, other_shape[] = {4, 4};
+    float factors[] = {1, 1, 1, 1};
+    lls_tensor positions = th_data(h, LLS_I32, 1, shape, (int32_t[]){0, 4});
+    lls_tensor x = th_normal(h, LLS_F16, 3, shape, NULL, 1), out = th_output(h, "out", LLS_F16, 3, shape, NULL, 0);
+    lls_tensor cos = th_normal(h, LLS_F32, 2, table_shape, NULL, 1),
+               sin = th_normal(h, LLS_F32, 2, table_shape, NULL, 1),
+               half = th_normal(h, LLS_F16, 2, table_shape, NULL, 1),
+               bf16 = th_normal(h, LLS_BF16, 2, table_shape, NULL, 1),
+               narrow = th_normal(h, LLS_F32, 2, short_shape, NULL, 1),
+               fewer = th_normal(h, LLS_F32, 2, other_shape, NULL, 1);
+    lls_rope_args good = base_args(h, &x, &positions, &out), args;
+    good.cos = &cos, good.sin = &sin;
+    args = good, args.sin = NULL;
+    EXPECT(LLS_ERR_ARGUMENT, "cos and sin must be given together, sin is NULL");
+    args = good, args.cos = NULL;
+    EXPECT(LLS_ERR_ARGUMENT, "cos is NULL");
+    args = good, args.cos = &bf16, args.sin = &bf16;
+    EXPECT(LLS_ERR_DTYPE, "cos.dtype is bf16 (3), must be one of f32, f16");
+    args = good, args.sin = &half;
+    EXPECT(LLS_ERR_DTYPE, "sin.dtype is f16, must equal cos.dtype = f32");
+    args = good, args.sin = &fewer;
+    EXPECT(LLS_ERR_SHAPE, "sin.shape[0] is 4, must equal cos.shape[0] = 5");
+    args = good, args.cos = &narrow, args.sin = &narrow;
+    EXPECT(LLS_ERR_SHAPE, "cos.shape[1] is 3, must equal rotary_dim / 2 = 4");
+    args = good, args.rotary_dim = 6;
+    EXPECT(LLS_ERR_SHAPE, "cos.shape[1] is 4, must equal rotary_dim / 2 = 3");
+    args = good, args.rotary_dim = 7;
+    EXPECT(LLS_ERR_ARGUMENT, "rotary_dim is 7, must be even");
+    args = good, args.positions = NULL;
+    EXPECT(LLS_ERR_SHAPE, "cos.shape[0] is 5, must equal x.shape[0], positions being NULL = 2");
+    args = good, args.theta = 1e4f;
+    EXPECT(LLS_ERR_ARGUMENT, "theta is set, must be left at its default with cos and sin");
+    args = good, args.freq_factors = factors;
+    EXPECT(LLS_ERR_ARGUMENT, "freq_factors is set");
+    args = good, args.scaling.type = LLS_ROPE_SCALING_LINEAR, args.scaling.factor = 2;
+    EXPECT(LLS_ERR_ARGUMENT, "scaling.type is set");
+    args = good, args.cos = args.sin = NULL, args.positions = NULL;
+    EXPECT(LLS_ERR_ARGUMENT, "positions is NULL");
+    lls_tensor strided = cos;
+    strided.stride[1] = 2, strided.shape[0] = 1, args = good, args.cos = args.sin = &strided;
+    EXPECT(LLS_ERR_STRIDE, "cos.stride[1] is 2, must be 1");
+    lls_tensor inside = lls_tensor_make(out.data, LLS_F16, h->device, 2, table_shape);
+    args = good, args.cos = &half, args.sin = &inside;
+    EXPECT(LLS_ERR_ALIAS, "overlaps sin");
+}
+
 static void errors(th *h, const void *param) {
     (void)param;
     int64_t shape[] = {2, 3, 8}, wide_shape[] = {2, 3, 300}, three = 3;
@@ -271,7 +466,6 @@ static void errors(th *h, const void *param) {
     lls_tensor out = th_output(h, "out", LLS_F16, 3, shape, NULL, 0),
                out32 = th_output(h, "out32", LLS_F32, 3, shape, NULL, 0);
     lls_tensor wide_out = th_output(h, "wide_out", LLS_F16, 3, wide_shape, NULL, 0);
-#define EXPECT(status, part) th_expect_error(h, lls_rope(h->ctx, &args, h->stream), status, part)
     lls_rope_args good = base_args(h, &x, &positions, &out), args = good;
     args.rotary_dim = 3;
     EXPECT(LLS_ERR_ARGUMENT, "rotary_dim is 3, must be even and 2 to 256");
@@ -318,8 +512,8 @@ static void errors(th *h, const void *param) {
     EXPECT(LLS_ERR_ALIAS, "partly overlaps");
     args = good, args.x = NULL;
     EXPECT(LLS_ERR_ARGUMENT, "x is NULL");
-#undef EXPECT
 }
+#undef EXPECT
 
 #define MANY(tokens, heads, head_dim, rotary_dim, style)                                     \
     {                                                                                        \
@@ -336,7 +530,11 @@ static const th_case cases[] = {
     {"linear scaling, frequency factors", linear_and_factors, NULL, false},
     {"R04 far positions", r04, NULL, false},
     {"G02 zero tokens", zero_sizes, NULL, false},
+    {"tables by hand", table_values, NULL, false},
+    {"positions outside the tables", bad_table_positions, NULL, false},
+    {"a struct without tables", older_struct, NULL, false},
     {"errors", errors, NULL, false},
+    {"errors of tables", table_errors, NULL, false},
 };
 
 const th_suite th_suite_rope = {"rope", cases, sizeof cases / sizeof *cases, generate};
