@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Callable, Optional, Sequence
 
+from .errors import DtypeError
+
 # This package's names for dtypes, and NumPy's and torch's.
 _NUMPY_DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "u8": "uint8", "i32": "int32", "i64": "int64"}
 _NAMES = {long: short for short, long in _NUMPY_DTYPES.items()}
@@ -95,7 +97,7 @@ class _Jax:
         with jax.default_device(next(iter(like.devices()))):
             made = jax.numpy.full(tuple(shape), value, wanted).block_until_ready()
         if made.dtype != wanted:  # 64-bit types are off in JAX by default
-            raise TypeError(f"JAX makes {made.dtype} in place of {wanted}: enable jax_enable_x64, or pass out=")
+            raise DtypeError(f"JAX makes {made.dtype} in place of {wanted}: enable jax_enable_x64, or pass out=")
         return made
 
     @staticmethod
@@ -126,7 +128,7 @@ def framework(x: Any) -> Any:
                 found = _known[type(x)] = functions
                 break
         else:
-            raise TypeError(
+            raise DtypeError(
                 f"{type(x).__name__} is not an array of torch, NumPy, CuPy or JAX: "
                 "others are taken where the outputs are given (out=) and every input is contiguous"
             )
@@ -136,6 +138,16 @@ def framework(x: Any) -> Any:
 def empty(like: Any, shape: Sequence[int], dtype: Optional[str] = None) -> Any:
     """A new array where `like` lives; dtype "f32", "i32", ..., None for like's own."""
     return framework(like).empty(like, shape, dtype)
+
+
+def empty_like(x: Any, dtype: Optional[str] = None) -> Any:
+    """A new contiguous array of x's shape."""
+    return framework(x).empty(x, x.shape, dtype)
+
+
+def empty_like(x: Any, dtype: Optional[str] = None) -> Any:
+    """A new contiguous array of x's shape."""
+    return framework(x).empty(x, x.shape, dtype)
 
 
 def full(like: Any, shape: Sequence[int], value: float, dtype: str) -> Any:
@@ -162,5 +174,5 @@ def dtype_name(x: Any) -> str:
     long = str(x.dtype).rpartition(".")[2]
     short = _NAMES.get(long)
     if short is None:
-        raise TypeError(f"dtype {long} is one that no op takes")
+        raise DtypeError(f"dtype {long} is one that no op takes")
     return short

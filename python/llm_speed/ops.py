@@ -18,7 +18,8 @@ from __future__ import annotations
 from typing import Any, Optional, Sequence, Tuple, Union
 
 from . import _C
-from .arrays import dtype_name, empty, full
+from .arrays import dtype_name, empty, empty_like, full
+from .errors import ArgumentError
 
 Array = Any
 
@@ -39,7 +40,7 @@ _SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3}
 
 def _choice(op: str, argument: str, value: str, choices: dict[str, int]) -> int:
     if value not in choices:
-        raise ValueError(f'{op}: {argument} is "{value}", must be one of {", ".join(choices)}')
+        raise ArgumentError(f'{op}: {argument} is "{value}", must be one of {", ".join(choices)}')
     return choices[value]
 
 
@@ -86,7 +87,7 @@ def rmsnorm(
     Gemma checkpoints. out may be x. Zhang and Sennrich 2019.
     """
     if out is None:
-        out = empty(x, x.shape)
+        out = empty_like(x)
     (_graph if _compiling() else _C).rmsnorm(x, weight, None, None, out, eps, weight_offset, variant, stream)
     return out
 
@@ -108,9 +109,9 @@ def add_rmsnorm(
     Shapes as in `rmsnorm`. out may be x; residual_out may be residual.
     """
     if out is None:
-        out = empty(x, x.shape)
+        out = empty_like(x)
     if residual_out is None:
-        residual_out = empty(x, x.shape)
+        residual_out = empty_like(x)
     (_graph if _compiling() else _C).rmsnorm(
         x, weight, residual, residual_out, out, eps, weight_offset, variant, stream
     )
@@ -133,7 +134,7 @@ def layernorm(
     Ba, Kiros and Hinton 2016.
     """
     if out is None:
-        out = empty(x, x.shape)
+        out = empty_like(x)
     (_graph if _compiling() else _C).layernorm(x, weight, bias, out, eps, variant, stream)
     return out
 
@@ -244,9 +245,9 @@ def rope(
     Su et al. 2021.
     """
     if out is None:
-        out = empty(x, x.shape)
+        out = empty_like(x)
     if x2 is not None and out2 is None:
-        out2 = empty(x2, x2.shape)
+        out2 = empty_like(x2)
     (_graph if _compiling() else _C).rope(
         x,
         x2,
@@ -432,7 +433,7 @@ def attn_merge(
     -inf is empty. out may be a or b, lse may be lse_a or lse_b.
     """
     if out is None:
-        out = empty(a, a.shape)
+        out = empty_like(a)
     if lse is None:
         lse = empty(a, lse_a.shape, "f32")
     (_graph if _compiling() else _C).attn_merge(a, lse_a, b, lse_b, out, lse, variant, stream)
@@ -454,7 +455,7 @@ def gated_act(
     Shazeer 2020.
     """
     if out is None:
-        out = empty(gate, gate.shape)
+        out = empty_like(gate)
     (_graph if _compiling() else _C).gated_act(
         gate, up, out, _choice("gated_act", "act", act, _ACTS), variant, stream
     )

@@ -1,28 +1,23 @@
 #include "arrays.h"
 
-#include <cstdarg>
 #include <cstring>
 #include <vector>
 
-namespace llm_speed {
+#include "errors.h"
 
-static bool set_error(PyObject *exception, const ArgumentName &name, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    PyObject *text = PyUnicode_FromFormatV(format, args);
-    va_end(args);
-    if (text) PyErr_Format(exception, "%s: %s %U", name.op, name.argument, text);
-    Py_XDECREF(text);
-    return false;
-}
+namespace llm_speed {
 
 // Puts "op: argument ..." before the message of the error that a framework raised.
 static bool prefix_error(const ArgumentName &name) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
-    PyObject *kind = PyErr_GivenExceptionMatches(type, PyExc_TypeError) ? PyExc_TypeError : PyExc_ValueError;
-    set_error(kind, name, "cannot be viewed: %S", value ? value : Py_None);
+    const char *kind = PyErr_GivenExceptionMatches(type, PyExc_TypeError) ? "DtypeError" : "ArgumentError";
+    PyObject *text = value ? PyObject_Str(value) : nullptr;
+    const char *line = text ? PyUnicode_AsUTF8(text) : nullptr; // torch appends a C++ stack trace
+    int length = line ? (int)std::strcspn(line, "\n") : 0;
+    fail(kind, "%s: %s cannot be viewed: %.*s", name.op, name.argument, length, line ? line : "");
+    Py_XDECREF(text);
     Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
     return false;
 }
@@ -75,8 +70,9 @@ const ArrayType *array_type(PyObject *object) {
     struct {
         const char *module, *name;
         ArrayType::Framework framework;
-    } frameworks[] = {
-        {"torch", "Tensor", ArrayType::TORCH}, {"numpy", "ndarray", ArrayType::NUMPY}, {"jax", "Array", ArrayType::JAX}};
+    } frameworks[] = {{"torch", "Tensor", ArrayType::TORCH},
+                      {"numpy", "ndarray", ArrayType::NUMPY},
+                      {"jax", "Array", ArrayType::JAX}};
     for (const auto &f : frameworks) {
         int is = is_instance_of(object, f.module, f.name);
         if (is < 0) return nullptr;
@@ -105,7 +101,7 @@ static lls_dtype dtype_of(uint8_t code, int bits) {
 static bool unknown_dtype(const ArgumentName &name, PyObject *object) {
     PyObject *dtype = object ? PyObject_GetAttrString(object, "dtype") : nullptr;
     PyErr_Clear();
-    set_error(PyExc_TypeError, name, "has dtype %S, which no op takes", dtype ? dtype : Py_None);
+    fail("DtypeError", "%s: %s has dtype %S, which no op takes", name.op, name.argument, dtype ? dtype : Py_None);
     Py_XDECREF(dtype);
     return false;
 }
@@ -120,20 +116,23 @@ lls_dtype dtype_named(const char *name) {
 
 bool view_as_blocks(const ArgumentName &name, lls_tensor *t, const char *dtype_name) {
     lls_dtype dtype = dtype_named(dtype_name);
-    if (!dtype) return set_error(PyExc_ValueError, name, "has type \"%s\", which is none of GGUF's", dtype_name);
+    if (!dtype)
+        return fail("ArgumentError", "%s: %s has type \"%s\", which is none of GGUF's", name.op, name.argument,
+                    dtype_name);
     if (t->dtype == dtype) return true;
     if (t->dtype != LLS_U8 || t->ndim < 1 || t->ndim > 2) {
-        return set_error(PyExc_TypeError, name, "must be uint8 [rows, bytes] to hold %s", dtype_name);
+        return fail("DtypeError", "%s: %s must be uint8 [rows, bytes] to hold %s", name.op, name.argument, dtype_name);
     }
     int64_t block = lls_dtype_block_bytes(dtype), elems = lls_dtype_block_elems(dtype);
     int last = t->ndim - 1;
     if (t->shape[last] % block) {
-        return set_error(PyExc_ValueError, name, "has rows of %lld bytes, must be a multiple of %s's %lld",
-                         (long long)t->shape[last], dtype_name, (long long)block);
+        return fail("ArgumentError", "%s: %s has rows of %lld bytes, must be a multiple of %s's %lld", name.op,
+                    name.argument, (long long)t->shape[last], dtype_name, (long long)block);
     }
     bool gapless = (t->shape[last] <= 1 || t->stride[last] == 1) &&
                    (last == 0 || t->shape[0] <= 1 || t->stride[0] == t->shape[last]);
-    if (!gapless) return set_error(PyExc_ValueError, name, "must be contiguous to hold %s", dtype_name);
+    if (!gapless)
+        return fail("ArgumentError", "%s: %s must be contiguous to hold %s", name.op, name.argument, dtype_name);
     t->dtype = dtype;
     t->shape[last] = t->shape[last] / block * elems;
     t->stride[last] = 1;
@@ -146,7 +145,8 @@ bool view_as_blocks(const ArgumentName &name, lls_tensor *t, const char *dtype_n
 bool ArrayView::take(const ArgumentName &name, const dlpack::Tensor &view) {
     lls_dtype dtype = view.dtype.lanes == 1 ? dtype_of(view.dtype.code, view.dtype.bits) : (lls_dtype)0;
     if (view.ndim > LLS_MAX_DIMS) {
-        return set_error(PyExc_ValueError, name, "has %d axes, must have at most %d", (int)view.ndim, LLS_MAX_DIMS);
+        return fail("ArgumentError", "%s: %s has %d axes, must have at most %d", name.op, name.argument, (int)view.ndim,
+                    LLS_MAX_DIMS);
     }
     tensor.data = (char *)view.data + view.byte_offset;
     tensor.dtype = dtype;
@@ -157,7 +157,7 @@ bool ArrayView::take(const ArgumentName &name, const dlpack::Tensor &view) {
     case dlpack::CUDA_HOST: tensor.device = {LLS_CPU, 0}; break;
     case dlpack::CUDA:
     case dlpack::CUDA_MANAGED: tensor.device = {LLS_CUDA, view.device.index}; break;
-    default: return set_error(PyExc_ValueError, name, "is on a device that is neither CPU nor CUDA");
+    default: return fail("ArgumentError", "%s: %s is on a device that is neither CPU nor CUDA", name.op, name.argument);
     }
     int64_t stride = 1;
     for (int i = view.ndim - 1; i >= 0; i--) {
@@ -209,11 +209,13 @@ bool ArrayView::open_dlpack(const ArgumentName &name, PyObject *object, bool wri
         view = &managed_->tensor;
     }
     Py_DECREF(capsule);
-    if (!view) return set_error(PyExc_TypeError, name, "has a __dlpack__ that gives no DLPack capsule");
+    if (!view)
+        return fail("DtypeError", "%s: %s has a __dlpack__ that gives no DLPack capsule", name.op, name.argument);
     if (versioned_ && versioned_->version.major > 1) {
-        return set_error(PyExc_TypeError, name, "speaks DLPack %u, must be 1", (unsigned)versioned_->version.major);
+        return fail("DtypeError", "%s: %s speaks DLPack %u, must be 1", name.op, name.argument,
+                    (unsigned)versioned_->version.major);
     }
-    if (read_only && writable) return set_error(PyExc_ValueError, name, "is read-only");
+    if (read_only && writable) return fail("ArgumentError", "%s: %s is read-only", name.op, name.argument);
     return take(name, *view) && (tensor.dtype || unknown_dtype(name, object));
 }
 
@@ -255,7 +257,7 @@ bool ArrayView::open_buffer(const ArgumentName &name, PyObject *object, bool wri
             PyErr_Clear();
             if (writable && PyObject_GetBuffer(bf16 ? owned_ : object, &buffer_, flags & ~PyBUF_WRITABLE) == 0) {
                 has_buffer_ = true;
-                return set_error(PyExc_ValueError, name, "is read-only");
+                return fail("ArgumentError", "%s: %s is read-only", name.op, name.argument);
             }
             PyErr_Clear();
             return unknown_dtype(name, object);
@@ -265,7 +267,8 @@ bool ArrayView::open_buffer(const ArgumentName &name, PyObject *object, bool wri
     tensor.dtype = bf16 ? LLS_BF16 : buffer_dtype(buffer_);
     if (!tensor.dtype) return unknown_dtype(name, object);
     if (buffer_.ndim > LLS_MAX_DIMS) {
-        return set_error(PyExc_ValueError, name, "has %d axes, must have at most %d", buffer_.ndim, LLS_MAX_DIMS);
+        return fail("ArgumentError", "%s: %s has %d axes, must have at most %d", name.op, name.argument, buffer_.ndim,
+                    LLS_MAX_DIMS);
     }
     tensor.data = buffer_.buf;
     tensor.device = {LLS_CPU, 0};
@@ -289,8 +292,8 @@ bool ArrayView::open(const ArgumentName &name, PyObject *object, bool writable, 
     if (PyObject_HasAttrString((PyObject *)type_->type, "__dlpack__"))
         return open_dlpack(name, object, writable, stream);
     if (PyObject_CheckBuffer(object)) return open_buffer(name, object, writable);
-    return set_error(PyExc_TypeError, name, "is a %s, must be an array (torch, NumPy, JAX, CuPy, or another with %s)",
-                     type_->type->tp_name, "__dlpack__ or the buffer protocol");
+    return fail("DtypeError", "%s: %s is a %s, must be an array (torch, NumPy, JAX, CuPy, or another with %s)", name.op,
+                name.argument, type_->type->tp_name, "__dlpack__ or the buffer protocol");
 }
 
 void ArrayView::release() {
@@ -322,8 +325,7 @@ bool device_of(const ArgumentName &name, PyObject *object, const ArrayType *type
     long kind_number = kind ? PyLong_AsLong(kind) : -1, index_number = index ? PyLong_AsLong(index) : -1;
     Py_XDECREF(kind), Py_XDECREF(index), Py_DECREF(pair);
     if (PyErr_Occurred()) return prefix_error(name);
-    if (kind_number == dlpack::CUDA || kind_number == dlpack::CUDA_MANAGED)
-        *device = {LLS_CUDA, (int32_t)index_number};
+    if (kind_number == dlpack::CUDA || kind_number == dlpack::CUDA_MANAGED) *device = {LLS_CUDA, (int32_t)index_number};
     return true;
 }
 
@@ -332,7 +334,8 @@ bool current_stream(PyObject *object, const ArrayType *type, int32_t device_inde
     if (type->api && type->api->current_stream)
         return type->api->current_stream(dlpack::CUDA, device_index, stream) == 0;
     PyObject *arrays = PyImport_ImportModule("llm_speed.arrays");
-    PyObject *number = arrays ? PyObject_CallMethod(arrays, "current_stream", "Oi", object, (int)device_index) : nullptr;
+    PyObject *number = arrays ? PyObject_CallMethod(arrays, "current_stream", "Oi", object, (int)device_index)
+                              : nullptr;
     if (number) *stream = PyLong_AsVoidPtr(number);
     Py_XDECREF(arrays), Py_XDECREF(number);
     return !PyErr_Occurred();
@@ -357,10 +360,10 @@ bool check_no_grad(const ArgumentName &name, PyObject *object, const ArrayType *
     if (!enabled) return false;
     Py_DECREF(enabled);
     if (enabled != Py_True) return true;
-    return set_error(PyExc_ValueError, name,
-                     "requires a gradient, which these ops do not compute: call within torch.no_grad(), or pass "
-                     "%s.detach()",
-                     name.argument);
+    return fail("ArgumentError",
+                "%s: %s requires a gradient, which these ops do not compute: call within torch.no_grad(), or pass "
+                "%s.detach()",
+                name.op, name.argument, name.argument);
 }
 
 } // namespace llm_speed

@@ -37,13 +37,11 @@ static lls_status need_cpu_ctx() {
 
 static lls_status run_on_cpu(Call call, const void *args) {
     lls_status status;
-    Py_BEGIN_ALLOW_THREADS
-    lock_cpu();
+    Py_BEGIN_ALLOW_THREADS lock_cpu();
     status = need_cpu_ctx();
     if (!status) status = call(cpu_ctx, args, nullptr);
     unlock_cpu();
-    Py_END_ALLOW_THREADS
-    return status;
+    Py_END_ALLOW_THREADS return status;
 }
 
 lls_status set_num_threads(int32_t num_threads) {
@@ -52,14 +50,12 @@ lls_status set_num_threads(int32_t num_threads) {
     lls_ctx *made = nullptr;
     lls_status status = lls_ctx_create(&options, &made); // checks the number
     if (status) return status;
-    Py_BEGIN_ALLOW_THREADS
-    lock_cpu();
+    Py_BEGIN_ALLOW_THREADS lock_cpu();
     std::swap(cpu_ctx, made);
     cpu_threads = num_threads;
     unlock_cpu();
     lls_ctx_destroy(made);
-    Py_END_ALLOW_THREADS
-    return LLS_OK;
+    Py_END_ALLOW_THREADS return LLS_OK;
 }
 
 static lls_status count_threads(lls_ctx *ctx, const void *out, lls_stream) {

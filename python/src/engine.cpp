@@ -17,21 +17,26 @@ namespace llm_speed {
 
 // ---- Model ------------------------------------------------------------------------------------------
 
-using ModelHandle = std::shared_ptr<lls_model>;
-
-static ModelHandle load_model(const std::string &path) {
-    lls_model *model = nullptr;
-    lls_status status;
-    {
-        py::gil_scoped_release released;
-        status = lls_model_load(path.c_str(), nullptr, &model);
+class Model {
+  public:
+    explicit Model(const std::string &path) {
+        lls_status status;
+        {
+            py::gil_scoped_release released;
+            status = lls_model_load(path.c_str(), nullptr, &model);
+        }
+        check(status);
     }
-    check(status);
-    return ModelHandle(model, lls_model_free);
-}
+    ~Model() {
+        lls_model_free(model);
+    }
+    Model(const Model &) = delete;
+    Model &operator=(const Model &) = delete;
+    lls_model *model = nullptr;
+};
 
-static py::dict describe(const ModelHandle &model) {
-    lls_model_info info = lls_model_describe(model.get());
+static py::dict describe(const Model &model) {
+    lls_model_info info = lls_model_describe(model.model);
     py::dict d;
     d["architecture"] = info.architecture;
     d["name"] = py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(info.name, strlen(info.name), "replace"));
@@ -67,26 +72,26 @@ template <typename Tokenizer> static Ids collect_ids(Tokenizer tokenizer) {
     return ids;
 }
 
-static Ids tokenize(const ModelHandle &model, const std::string &text, bool add_special, bool parse_special) {
+static Ids tokenize(const Model &model, const std::string &text, bool add_special, bool parse_special) {
     lls_tokenize_options options = LLS_TOKENIZE_OPTIONS_INIT;
     options.add_special = add_special;
     options.parse_special = parse_special;
     return collect_ids([&](int32_t *ids, size_t capacity, size_t *count) {
-        return lls_tokenize(model.get(), text.data(), text.size(), &options, ids, capacity, count);
+        return lls_tokenize(model.model, text.data(), text.size(), &options, ids, capacity, count);
     });
 }
 
-static Ids tokenize_chat(const ModelHandle &model, const std::vector<std::pair<std::string, std::string>> &messages) {
+static Ids tokenize_chat(const Model &model, const std::vector<std::pair<std::string, std::string>> &messages) {
     std::vector<lls_chat_message> views;
     for (const auto &m : messages) views.push_back({m.first.c_str(), m.second.c_str()});
     return collect_ids([&](int32_t *ids, size_t capacity, size_t *count) {
-        return lls_chat_tokenize(model.get(), views.data(), views.size(), ids, capacity, count);
+        return lls_chat_tokenize(model.model, views.data(), views.size(), ids, capacity, count);
     });
 }
 
-static py::object token_bytes(const ModelHandle &model, int32_t id) {
+static py::object token_bytes(const Model &model, int32_t id) {
     size_t bytes = 0;
-    const char *text = lls_token_bytes(model.get(), id, &bytes);
+    const char *text = lls_token_bytes(model.model, id, &bytes);
     if (!text) return py::none();
     return py::bytes(text, bytes);
 }
@@ -96,12 +101,12 @@ static py::object token_bytes(const ModelHandle &model, int32_t id) {
 // The C engine is for one thread at a time: a second one waits its turn, without the GIL.
 class Engine {
   public:
-    Engine(ModelHandle model, const lls_engine_options &options) : model_(std::move(model)) {
+    Engine(std::shared_ptr<Model> model, const lls_engine_options &options) : model_(std::move(model)) {
         lls_engine *engine = nullptr;
         lls_status status;
         {
             py::gil_scoped_release released;
-            status = lls_engine_create(model_.get(), &options, &engine);
+            status = lls_engine_create(model_->model, &options, &engine);
         }
         check(status);
         engine_.reset(engine);
@@ -144,7 +149,7 @@ class Engine {
         std::vector<float> copy; // the engine's own are good until its next step
         locked([&] {
             const float *values = lls_engine_logits(engine_.get(), id);
-            if (values) copy.assign(values, values + lls_model_describe(model_.get()).vocab_size);
+            if (values) copy.assign(values, values + lls_model_describe(model_->model).vocab_size);
             return LLS_OK;
         });
         if (copy.empty()) return py::none();
@@ -190,15 +195,15 @@ class Engine {
         check(status);
     }
 
-    ModelHandle model_; // outlives the engine
+    std::shared_ptr<Model> model_; // outlives the engine
     std::unique_ptr<lls_engine, decltype(&lls_engine_destroy)> engine_{nullptr, lls_engine_destroy};
     std::mutex mutex_;
 };
 
-static std::unique_ptr<Engine> make_engine(ModelHandle model, bool cuda, int32_t device_index, int32_t num_threads,
-                                           int32_t context_length, int32_t max_sequences, int64_t kv_tokens,
-                                           const std::string &kv_dtype, int32_t page_size, int32_t chunk_tokens,
-                                           bool f32_activations) {
+static std::unique_ptr<Engine> make_engine(std::shared_ptr<Model> model, bool cuda, int32_t device_index,
+                                           int32_t num_threads, int32_t context_length, int32_t max_sequences,
+                                           int64_t kv_tokens, const std::string &kv_dtype, int32_t page_size,
+                                           int32_t chunk_tokens, bool f32_activations) {
     lls_engine_options options = LLS_ENGINE_OPTIONS_INIT;
     options.device = {cuda ? LLS_CUDA : LLS_CPU, device_index};
     options.num_threads = num_threads;
@@ -223,8 +228,8 @@ static int64_t add_request(Engine &engine, const Ids &prompt, int32_t max_new_to
 }
 
 void add_engine(py::module_ &module) {
-    py::class_<lls_model, ModelHandle>(module, "Model")
-        .def(py::init(&load_model), py::arg("path"))
+    py::class_<Model, std::shared_ptr<Model>>(module, "Model")
+        .def(py::init<const std::string &>(), py::arg("path"))
         .def("describe", &describe)
         .def("tokenize", &tokenize, py::arg("text"), py::arg("add_special"), py::arg("parse_special"))
         .def("tokenize_chat", &tokenize_chat, py::arg("messages"))

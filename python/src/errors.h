@@ -10,7 +10,9 @@ namespace llm_speed {
 
 // Sets the exception that llm_speed.errors has for this status, with the library's last message. Returns NULL.
 PyObject *raise(lls_status status);
-// The same as a C++ exception, for code that pybind11 calls. Nothing for LLS_OK.
+// Sets an exception of llm_speed.errors ("ArgumentError", "DtypeError") of the binding's own. Returns false.
+bool fail(const char *kind, const char *format, ...);
+// `raise` as a C++ exception, for code that pybind11 calls. Nothing for LLS_OK.
 void check(lls_status status);
 
 } // namespace llm_speed

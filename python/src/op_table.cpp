@@ -3,13 +3,13 @@
 namespace llm_speed {
 
 // The C functions and initialisers of one op behind types that all ops share.
-#define BIND(op, OP)                                                                             \
-    static void init_##op(void *args) {                                                          \
-        *(lls_##op##_args *)args = LLS_##OP##_ARGS_INIT;                                         \
+#define BIND(op, OP)                                                                              \
+    static void init_##op(void *args) {                                                           \
+        *(lls_##op##_args *)args = LLS_##OP##_ARGS_INIT;                                          \
         static_assert(sizeof(lls_##op##_args) <= MAX_ARGS_BYTES, #op " has outgrown the buffer"); \
-    }                                                                                            \
-    static lls_status call_##op(lls_ctx *ctx, const void *args, lls_stream stream) {             \
-        return lls_##op(ctx, (const lls_##op##_args *)args, stream);                             \
+    }                                                                                             \
+    static lls_status call_##op(lls_ctx *ctx, const void *args, lls_stream stream) {              \
+        return lls_##op(ctx, (const lls_##op##_args *)args, stream);                              \
     }
 #define ROW(op) #op, sizeof(lls_##op##_args), init_##op, call_##op
 #define AT(op, member) offsetof(lls_##op##_args, member)
@@ -113,7 +113,6 @@ const Op op_table[] = {
       {"v", Kind::IN, AT(attn_prefill, v)},
       {"cu_seqlens_q", Kind::OPTIONAL_IN, AT(attn_prefill, cu_seqlens_q)},
       {"cu_seqlens_kv", Kind::OPTIONAL_IN, AT(attn_prefill, cu_seqlens_kv)},
-      {"bias", Kind::OPTIONAL_IN, AT(attn_prefill, bias)},
       {"alibi_slopes", Kind::OPTIONAL_IN, AT(attn_prefill, score.alibi_slopes)},
       {"sinks", Kind::OPTIONAL_IN, AT(attn_prefill, score.sinks)},
       {"out", Kind::OUT, AT(attn_prefill, out)},

@@ -2,7 +2,6 @@
  * its first array lives. A plain C function, since these calls are counted in nanoseconds. */
 #include "ops.h"
 
-
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -38,7 +37,8 @@ struct OpCall {
     lls_stream stream;
     bool synchronise; // JAX knows no streams: it may use the result only when it is there
 
-    OpCall(const Op *op, int num_fields, PyObject *const *values) : op(op), num_fields(num_fields), values(values) {}
+    OpCall(const Op *op, int num_fields, PyObject *const *values) : op(op), num_fields(num_fields), values(values) {
+    }
     ~OpCall() {
         for (ArrayView &view : views) view.release();
         for (PyObject *copy : copies) Py_DECREF(copy);
@@ -56,8 +56,8 @@ struct OpCall {
 };
 
 static bool wrong_type(const Op *op, const Field &field, const char *wanted, PyObject *value) {
-    PyErr_Format(PyExc_TypeError, "%s: %s is a %s, must be %s", op->name, field.name, Py_TYPE(value)->tp_name, wanted);
-    return false;
+    PyErr_Clear();
+    return fail("DtypeError", "%s: %s is a %s, must be %s", op->name, field.name, Py_TYPE(value)->tp_name, wanted);
 }
 
 // Device and stream of the first array that is no packed weight.
@@ -69,8 +69,8 @@ bool OpCall::place() {
     if (given != Py_None) {
         stream = PyLong_AsVoidPtr(given);
         if (PyErr_Occurred()) {
-            PyErr_Format(PyExc_TypeError, "%s: stream must be the integer handle of a CUDA stream", op->name);
-            return false;
+            PyErr_Clear();
+            return fail("DtypeError", "%s: stream must be the integer handle of a CUDA stream", op->name);
         }
     }
     for (int i = 0; i < num_fields; i++) {
@@ -118,8 +118,7 @@ bool OpCall::read_array(int i, PyObject *value) {
     target = nullptr;
     if (value == Py_None) {
         if (is_optional(field.kind)) return true;
-        PyErr_Format(PyExc_TypeError, "%s: %s is None, must be an array", op->name, field.name);
-        return false;
+        return fail("DtypeError", "%s: %s is None, must be an array", op->name, field.name);
     }
     if (field.kind == Kind::WEIGHT && (target = packed_weight(value))) return true;
     ArgumentName name = {op->name, field.name};
@@ -129,9 +128,8 @@ bool OpCall::read_array(int i, PyObject *value) {
     target = &view.tensor;
     if (!field.axes || set_axes(&view.tensor, field.axes)) return true;
     if (is_output(field.kind)) {
-        PyErr_Format(PyExc_ValueError, "%s: %s has strides that do not let its leading axes be seen as one", op->name,
-                     field.name);
-        return false;
+        return fail("ArgumentError", "%s: %s has strides that do not let its leading axes be seen as one", op->name,
+                    field.name);
     }
     return replace(i);
 }
@@ -160,8 +158,7 @@ bool OpCall::read_scalar(int i) {
         long number = PyLong_AsLongAndOverflow(value, &overflow);
         if (number == -1 && PyErr_Occurred()) return wrong_type(op, field, "an integer", value);
         if (overflow || number != (int32_t)number) {
-            PyErr_Format(PyExc_ValueError, "%s: %s is %S, must fit 32 bits", op->name, field.name, value);
-            return false;
+            return fail("ArgumentError", "%s: %s is %S, must fit 32 bits", op->name, field.name, value);
         }
         member<int32_t>(i) = (int32_t)number;
         return true;
@@ -226,7 +223,8 @@ bool OpCall::replace_odd_inputs() {
     bool any = false;
     for (int i = 0; i < num_fields; i++) {
         const Field &field = op->fields[i];
-        if (!is_array(field.kind) || is_output(field.kind) || values[i] == Py_None || packed_weight(values[i])) continue;
+        if (!is_array(field.kind) || is_output(field.kind) || values[i] == Py_None || packed_weight(values[i]))
+            continue;
         if (!is_odd(views[i].tensor)) continue;
         if (!replace(i)) return false;
         any = true;
@@ -250,8 +248,8 @@ lls_status OpCall::run() {
         if (!status) status = run_on(device, stream, op->call, args);
     }
     if (!status && synchronise) {
-        status = run_on(device, stream, [](lls_ctx *ctx, const void *, lls_stream s) { return lls_synchronize(ctx, s); },
-                        nullptr);
+        status = run_on(
+            device, stream, [](lls_ctx *ctx, const void *, lls_stream s) { return lls_synchronize(ctx, s); }, nullptr);
     }
     return status;
 }
@@ -284,7 +282,8 @@ static PyObject *op_fields(PyObject *, PyObject *op_name) {
     if (!text) return nullptr;
     for (const Op *op = op_table; op->name; op++) {
         if (std::strcmp(op->name, text) != 0) continue;
-        static const char *const kinds[] = {"in", "in?", "in", "out", "out?", "str?", "float", "int", "bool", "str?", "float[]?"};
+        static const char *const kinds[] = {"in",    "in?", "in",   "out",  "out?",    "str?",
+                                            "float", "int", "bool", "str?", "float[]?"};
         PyObject *list = PyList_New(0);
         for (int i = 0; list && i < count_fields(op); i++) {
             PyObject *pair = Py_BuildValue("(ss)", op->fields[i].name, kinds[(int)op->fields[i].kind]);

@@ -36,8 +36,7 @@ static std::unique_ptr<PackedWeight> pack(const py::list &weights, const py::obj
         views.push_back(std::make_unique<ArrayView>());
         PyObject *weight = py::handle(weights[i]).ptr();
         if (!views[i]->open(name, weight, false, nullptr)) throw py::error_already_set();
-        if (!weight_type.is_none() &&
-            !view_as_blocks(name, &views[i]->tensor, weight_type.cast<std::string>().c_str()))
+        if (!weight_type.is_none() && !view_as_blocks(name, &views[i]->tensor, weight_type.cast<std::string>().c_str()))
             throw py::error_already_set();
         tensors.push_back(views[i]->tensor);
     }
@@ -45,18 +44,19 @@ static std::unique_ptr<PackedWeight> pack(const py::list &weights, const py::obj
         const std::vector<lls_tensor> *tensors;
         PackedWeight *packed;
     } job = {&tensors, packed.get()};
-    check(run_on({LLS_CPU, 0}, nullptr,
-                 [](lls_ctx *ctx, const void *arg, lls_stream) {
-                     const Job *job = (const Job *)arg;
-                     PackedWeight *p = job->packed;
-                     int32_t n = (int32_t)job->tensors->size();
-                     lls_status status = lls_linear_packed_bytes(ctx, job->tensors->data(), n, &p->bytes);
-                     if (status) return status;
-                     p->buffer.reset(std::aligned_alloc(256, (p->bytes + 255) / 256 * 256));
-                     if (!p->buffer) return LLS_ERR_MEMORY;
-                     return lls_linear_pack(ctx, job->tensors->data(), n, p->buffer.get(), p->bytes, &p->tensor);
-                 },
-                 &job));
+    check(run_on(
+        {LLS_CPU, 0}, nullptr,
+        [](lls_ctx *ctx, const void *arg, lls_stream) {
+            const Job *job = (const Job *)arg;
+            PackedWeight *p = job->packed;
+            int32_t n = (int32_t)job->tensors->size();
+            lls_status status = lls_linear_packed_bytes(ctx, job->tensors->data(), n, &p->bytes);
+            if (status) return status;
+            p->buffer.reset(std::aligned_alloc(256, (p->bytes + 255) / 256 * 256));
+            if (!p->buffer) return LLS_ERR_MEMORY;
+            return lls_linear_pack(ctx, job->tensors->data(), n, p->buffer.get(), p->bytes, &p->tensor);
+        },
+        &job));
     return packed;
 }
 

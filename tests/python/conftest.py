@@ -1,0 +1,33 @@
+"""Tests of the Python package: `pytest tests/python` with llm_speed installed or on PYTHONPATH.
+
+Tests that take `device` run on the CPU, and on CUDA where torch sees a GPU.
+"""
+
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+CUDA = torch.cuda.is_available()
+GOLDEN = os.path.join(os.path.dirname(__file__), "..", "golden")
+
+
+def devices():
+    return ["cpu", "cuda"] if CUDA else ["cpu"]
+
+
+@pytest.fixture(params=devices())
+def device(request):
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _no_grad():
+    with torch.no_grad():
+        yield
