@@ -145,11 +145,6 @@ def empty_like(x: Any, dtype: Optional[str] = None) -> Any:
     return framework(x).empty(x, x.shape, dtype)
 
 
-def empty_like(x: Any, dtype: Optional[str] = None) -> Any:
-    """A new contiguous array of x's shape."""
-    return framework(x).empty(x, x.shape, dtype)
-
-
 def full(like: Any, shape: Sequence[int], value: float, dtype: str) -> Any:
     """The same, with one value everywhere."""
     return framework(like).full(like, shape, value, dtype)

@@ -14,10 +14,11 @@ static bool prefix_error(const ArgumentName &name) {
     PyErr_NormalizeException(&type, &value, &trace);
     const char *kind = PyErr_GivenExceptionMatches(type, PyExc_TypeError) ? "DtypeError" : "ArgumentError";
     PyObject *text = value ? PyObject_Str(value) : nullptr;
-    const char *line = text ? PyUnicode_AsUTF8(text) : nullptr; // torch appends a C++ stack trace
-    int length = line ? (int)std::strcspn(line, "\n") : 0;
-    fail(kind, "%s: %s cannot be viewed: %.*s", name.op, name.argument, length, line ? line : "");
-    Py_XDECREF(text);
+    PyObject *lines = text ? PyUnicode_Splitlines(text, 0) : nullptr; // torch appends a C++ stack trace
+    PyObject *first = lines ? PyList_GetItem(lines, 0) : nullptr;     // borrowed
+    PyErr_Clear();
+    fail(kind, "%s: %s cannot be viewed: %S", name.op, name.argument, first ? first : Py_None);
+    Py_XDECREF(text), Py_XDECREF(lines);
     Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
     return false;
 }
