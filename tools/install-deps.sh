@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what this machine lacks, on Debian and Ubuntu: tools/install-deps.sh [build] [demo] [test]
+# Installs what this machine lacks, on Debian and Ubuntu: tools/install-deps.sh [build] [demo] [test] [python]
 # What is there already, in whatever way it came, is left alone.
 set -eu
 
@@ -23,6 +23,10 @@ test|python3-pytest|command -v pytest-3|tests of the command
 test|mandoc|command -v mandoc|checks the man page
 test|clang|command -v clang|libFuzzer
 test|libclang-rt-dev|ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*|libFuzzer's run-time library
+python|python3|command -v python3|the package's language
+python|python3-venv|python3 -c 'import ensurepip'|an environment for the package and its tests
+python|python3-dev|test -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"|Python's headers
+python|g++|command -v g++|the binding
 test|g++|command -v g++|the C++ library that libFuzzer links
 END
 }

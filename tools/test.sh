@@ -1,5 +1,6 @@
 #!/bin/bash
-# All tests: the release build, the sanitizer build, and a minute of each fuzz target. Ends with ctest's summary.
+# All tests: the release build, the sanitizer build, a minute of each fuzz target, the Python package. Ends with ctest's
+# summary.
 set -eu
 cd "$(dirname "$0")/.."
 jobs=$(nproc)
@@ -13,7 +14,7 @@ step() { # name, command...
     echo "== $name: $((SECONDS - start)) s"
 }
 
-tools/install-deps.sh build demo test
+tools/install-deps.sh build demo test python
 
 # Tests of a real model are skipped where it cannot be had.
 if ! LLS_TEST_MODEL=${LLS_TEST_MODEL:-$(tools/fetch-model.sh)}; then
@@ -23,10 +24,11 @@ fi
 export LLS_TEST_MODEL
 
 [ -d /usr/local/cuda/bin ] && PATH="$PATH:/usr/local/cuda/bin"
-launcher=""
-if command -v ccache >/dev/null 2>&1; then launcher="-DCMAKE_C_COMPILER_LAUNCHER=ccache"; fi
+if command -v ccache >/dev/null 2>&1; then
+    export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+fi
 
-configure() { cmake --preset "$1" -DLLS_BUILD_TESTS=ON $launcher; }
+configure() { cmake --preset "$1" -DLLS_BUILD_TESTS=ON; }
 build() { cmake --build --preset "$@"; }
 run_tests() { # preset, ctest options...
     local preset=$1
@@ -45,6 +47,11 @@ step "build fuzz" build fuzz --target $(fuzzers)
 
 step "fuzz" run_tests fuzz -j "$jobs" -R '^fuzz_'
 step "tests, asan" run_tests asan -j "$jobs"
+
+step "install for Python" cmake --install build/release --prefix build/prefix
+step "Python environment" tools/python-env.sh build/prefix
+step "tests, Python" build/venv/bin/python -m pytest -q -p no:cacheprovider tests/python
+step "Python wheel" tools/python-wheel-test.sh
 
 # Last, so that ctest's summary ends the output.
 echo "== tests, release"
