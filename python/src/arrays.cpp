@@ -284,7 +284,18 @@ bool ArrayView::open_buffer(const ArgumentName &name, PyObject *object, bool wri
     return true;
 }
 
+// An array without elements has no strides to honour, and frameworks leave odd ones there.
+static void forget_strides_of_nothing(lls_tensor *t) {
+    if (lls_tensor_numel(t) == 0) *t = lls_tensor_make(t->data, t->dtype, t->device, t->ndim, t->shape);
+}
+
 bool ArrayView::open(const ArgumentName &name, PyObject *object, bool writable, lls_stream stream) {
+    if (!open_any(name, object, writable, stream)) return false;
+    forget_strides_of_nothing(&tensor);
+    return true;
+}
+
+bool ArrayView::open_any(const ArgumentName &name, PyObject *object, bool writable, lls_stream stream) {
     type_ = array_type(object);
     if (!type_) return false;
     if (type_->api) return open_exchange(name, object);

@@ -45,6 +45,7 @@ class ArrayView {
     lls_tensor tensor;
 
   private:
+    bool open_any(const ArgumentName &name, PyObject *object, bool writable, lls_stream stream);
     bool open_exchange(const ArgumentName &name, PyObject *object);
     bool open_dlpack(const ArgumentName &name, PyObject *object, bool writable, lls_stream stream);
     bool open_buffer(const ArgumentName &name, PyObject *object, bool writable);

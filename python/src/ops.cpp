@@ -127,7 +127,7 @@ bool OpCall::read_array(int i, PyObject *value) {
         return false;
     target = &view.tensor;
     if (!field.axes || set_axes(&view.tensor, field.axes)) return true;
-    if (is_output(field.kind)) {
+    if (is_output(field.kind) || value != values[i]) { // an output, or a copy already
         return fail("ArgumentError", "%s: %s has strides that do not let its leading axes be seen as one", op->name,
                     field.name);
     }
