@@ -33,6 +33,10 @@ class _Torch:
         return x.contiguous()
 
     @staticmethod
+    def broadcast(x: Any, shape: Sequence[int]) -> Any:
+        return sys.modules["torch"].broadcast_to(x, shape)
+
+    @staticmethod
     def current_stream(x: Any, device_index: int) -> int:
         return sys.modules["torch"].cuda.current_stream(device_index).cuda_stream
 
@@ -59,6 +63,10 @@ class _NumPy:
         return sys.modules["numpy"].ascontiguousarray(x)
 
     @staticmethod
+    def broadcast(x: Any, shape: Sequence[int]) -> Any:
+        return sys.modules["numpy"].broadcast_to(x, shape)
+
+    @staticmethod
     def current_stream(x: Any, device_index: int) -> int:
         return 0
 
@@ -77,6 +85,10 @@ class _CuPy:
     @staticmethod
     def contiguous(x: Any) -> Any:
         return sys.modules["cupy"].ascontiguousarray(x)
+
+    @staticmethod
+    def broadcast(x: Any, shape: Sequence[int]) -> Any:
+        return sys.modules["cupy"].broadcast_to(x, shape)
 
     @staticmethod
     def current_stream(x: Any, device_index: int) -> int:
@@ -103,6 +115,10 @@ class _Jax:
     @staticmethod
     def contiguous(x: Any) -> Any:
         return x
+
+    @staticmethod
+    def broadcast(x: Any, shape: Sequence[int]) -> Any:
+        return sys.modules["jax"].numpy.broadcast_to(x, shape)
 
     @staticmethod
     def current_stream(x: Any, device_index: int) -> int:
@@ -153,6 +169,11 @@ def full(like: Any, shape: Sequence[int], value: float, dtype: str) -> Any:
 def contiguous(x: Any) -> Any:
     """x, or a copy of it without gaps."""
     return framework(x).contiguous(x)
+
+
+def broadcast(x: Any, shape: Sequence[int]) -> Any:
+    """x repeated to a larger shape, without a copy where the framework has strides."""
+    return framework(x).broadcast(x, shape)
 
 
 def current_stream(x: Any, device_index: int) -> int:

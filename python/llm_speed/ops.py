@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any, Optional, Sequence, Tuple, Union
 
 from . import _C
-from .arrays import dtype_name, empty, empty_like, full
+from .arrays import broadcast, dtype_name, empty, empty_like, full
 from .errors import ArgumentError
 
 Array = Any
@@ -163,8 +163,10 @@ def gemm(
         a = a.swapaxes(-1, -2)
     if trans_b:
         b = b.swapaxes(-1, -2)
+    batch = a.shape[:-2] or b.shape[:-2]
+    if len(a.shape) != len(b.shape):  # one of them serves the whole batch
+        a, b = (broadcast(x, (*batch, *x.shape[-2:])) for x in (a, b))
     if out is None:
-        batch = a.shape[:-2] or b.shape[:-2]
         if out_dtype is None and dtype_name(a) == "i8":
             out_dtype = "i32"
         out = empty(a, (*batch, a.shape[-2], b.shape[-1]), out_dtype)
