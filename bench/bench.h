@@ -4,7 +4,7 @@
  * The runner calls that function several times: once on the CPU for the fp64 oracle, then on the device under test as
  * often as it takes for the tensors of all copies to exceed the cache ("rotation"), so that weights come from memory as
  * they do in a model. Every implementation is checked against the oracle before it is timed; one that fails its check
- * gets no time.
+ * gets no time. The checked call is recorded (lls_ctx_record): bytes and operations are the op's own, not a case's.
  *
  * Element values depend on the tensor's order in the case and the element's coordinates alone, so a smaller tensor
  * holds the leading part of a larger one. The oracle is slow: for its run, bench_cut shortens an axis, and the outputs
@@ -58,9 +58,6 @@ int64_t bench_cut(const bench *b, int64_t n, int64_t limit);
 bool bench_is_cuda(const bench *b);
 /* A size for the result file. */
 void bench_param(bench *b, const char *name, int64_t value);
-/* Bytes that must move at least (each input read once, each output written once), and operations (a multiply-add is
- * two). */
-void bench_cost(bench *b, double bytes, double flops);
 /* The argument struct, copied. */
 void bench_args(bench *b, const void *args, size_t bytes);
 
@@ -77,7 +74,7 @@ typedef struct bench_row {
     const char *param_names[BENCH_MAX_PARAMS];
     int64_t param_values[BENCH_MAX_PARAMS];
     int32_t num_params;
-    double bytes, flops;
+    lls_record record;           /* of the checked call */
     double median, p95, best;  /* seconds; 0 when there is no time */
     double error;              /* worst error against the oracle, in units of the tolerance */
     bool chosen;               /* what a call that pins nothing takes */

@@ -1,7 +1,6 @@
-/* What the bench needs of the CUDA runtime: a graph of calls, events around its replays, a copy to stream memory. */
+/* What the bench needs of the CUDA runtime: a graph of calls, events around its replays. */
 #include <cuda_runtime_api.h>
 
-#include "bandwidth.h"
 #include "core/error.h"
 #include "timer.h"
 
@@ -87,26 +86,4 @@ lls_status bench_time_cuda(int32_t device, int32_t rotation, double budget, benc
     if (graph) cudaGraphExecDestroy(graph);
     close_stopwatch(&w);
     return status;
-}
-
-double bench_cuda_bandwidth(int32_t index) {
-    const size_t bytes = (size_t)1 << 30;
-    stopwatch w = {0};
-    char *memory = NULL;
-    double seconds, best = 0;
-    lls_status status = open_stopwatch(index, &w);
-    if (!status) status = check(cudaMalloc((void **)&memory, 2 * bytes), "memory");
-    if (!status) status = check(cudaMemsetAsync(memory, 0, 2 * bytes, w.stream), "memset");
-    for (int pass = 0; pass < 8 && !status; pass++) {
-        status = check(cudaEventRecord(w.start, w.stream), "event");
-        if (!status) {
-            status = check(cudaMemcpyAsync(memory + bytes, memory, bytes, cudaMemcpyDeviceToDevice, w.stream), "copy");
-        }
-        if (!status) status = check(cudaEventRecord(w.stop, w.stream), "event");
-        if (!status) status = read_stopwatch(&w, &seconds);
-        if (!status && 2.0 * (double)bytes / seconds > best) best = 2.0 * (double)bytes / seconds;
-    }
-    cudaFree(memory);
-    close_stopwatch(&w);
-    return best;
 }

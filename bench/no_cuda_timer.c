@@ -1,11 +1,5 @@
 /* Builds without CUDA: no context on a GPU can exist, so nothing asks for its time. */
-#include "bandwidth.h"
 #include "timer.h"
-
-double bench_cuda_bandwidth(int32_t index) {
-    (void)index;
-    return 0;
-}
 
 lls_status bench_time_cuda(int32_t device, int32_t rotation, double budget, bench_launch launch, void *user,
                            bench_samples *out) {

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bandwidth.h"
 #include "core/element.h"
 #include "core/error.h"
+#include "profile/ceilings.h"
 #include "state.h"
 #include "timer.h"
 
@@ -36,7 +36,7 @@ static lls_status make_copies(bench *b, copies *c, bench_make make, const void *
     if (!c->oracle || !c->sets) return lls__fail(LLS_ERR_MEMORY, "bench: no memory for a case");
     LLS_TRY(make_set(b, c->oracle, &c->oracle_arena, true, make, params));
     LLS_TRY(make_set(b, &c->sets[0], &c->arena, false, make, params));
-    size_t enough = 2 * bench_cache_bytes(b->options->device), one = c->arena.total ? c->arena.total : 1;
+    size_t enough = 2 * lls__cache_bytes(b->options->device), one = c->arena.total ? c->arena.total : 1;
     size_t rotation = enough / one + 1;
     c->rotation = rotation < MAX_ROTATION ? (int32_t)rotation : MAX_ROTATION;
     for (int32_t i = 1; i < c->rotation; i++) LLS_TRY(make_set(b, &c->sets[i], &c->arena, false, make, params));
@@ -123,9 +123,17 @@ static lls_status poison_outputs(const copies *c) {
 
 // ---- One row ----------------------------------------------------------------------------------------
 
+// The first call, noted. The timed ones are not.
+static lls_status record_call(copies *c, lls_record *record) {
+    LLS_TRY(lls_ctx_record(c->b->device_ctx, record, 1));
+    lls_status status = launch_copy(0, NULL, c);
+    lls_ctx_record(c->b->device_ctx, NULL, 0);
+    return status;
+}
+
 static lls_status check_and_time(copies *c, bench_row *row, bench_samples *samples) {
     LLS_TRY(poison_outputs(c));
-    LLS_TRY(launch_copy(0, NULL, c));
+    LLS_TRY(record_call(c, &row->record));
     LLS_TRY(lls_synchronize(c->arena.ctx, NULL));
     LLS_TRY(compare(c, &row->error));
     if (row->error > 1) {

@@ -215,10 +215,6 @@ void bench_param(bench *b, const char *name, int64_t value) {
     b->row.param_values[b->row.num_params++] = value;
 }
 
-void bench_cost(bench *b, double bytes, double flops) {
-    if (!b->oracle) b->row.bytes = bytes, b->row.flops = flops;
-}
-
 void bench_args(bench *b, const void *args, size_t bytes) {
     if (bytes > BENCH_MAX_ARGS_BYTES) {
         if (!b->status) b->status = lls__fail(LLS_ERR_INTERNAL, "bench: an argument struct has %zu bytes", bytes);

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bandwidth.h"
 #include "common.h"
 #include "speed.h"
 #include "verbs.h"
@@ -119,7 +118,9 @@ static int report(const flags *f, const lls_model *model, const lls_engine *engi
     lls_engine_stats stats = lls_engine_get_stats(engine);
     int64_t peak = cli_peak_memory();
     int32_t threads = cli_threads(f->engine.threads);
-    double bandwidth = bench_bandwidth(f->engine.device, threads);
+    lls_ceilings ceilings;
+    cli_ceilings(f->engine.device, threads, &ceilings);
+    double bandwidth = ceilings.read_bytes_per_s;
     double prefill = percentile(&o->prefill, 50), decode = percentile(&o->decode, 50);
     double gbps = decode > 0 ? 1e-9 * (double)stats.bytes_per_decode_token / decode : 0;
     double share = bandwidth > 0 ? 1e9 * gbps / bandwidth : 0;

@@ -3,18 +3,18 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/bandwidth.h"
 #include "bench/bench.h"
 #include "bench_sources.h"
 #include "common.h"
 #include "verbs.h"
 
-enum { KEY_DEVICE = 0x100, KEY_SECONDS };
+enum { KEY_DEVICE = 0x100, KEY_SECONDS, KEY_PROFILE };
 
 typedef struct flags {
     bench_options bench;
     const char *json_path;
-    double bandwidth;
+    bool profile;
+    lls_ceilings ceilings;
     json_t *rows;
     const char *last_op;
     int failed;
@@ -27,6 +27,7 @@ static const struct argp_option options[] = {
     {"device", KEY_DEVICE, "DEVICE", 0, "auto (default), cpu, cuda or cuda:N", 0},
     {"threads", 't', "N", 0, "CPU threads; 0 (default): one a core", 0},
     {"seconds", KEY_SECONDS, "S", 0, "time a row may take (default 0.2)", 0},
+    {"profile", KEY_PROFILE, NULL, 0, "what limits each row: registers, occupancy, share of the floor, bound", 0},
     {"json", 'j', "FILE", 0, "write the results to FILE too", 0},
     {0},
 };
@@ -39,6 +40,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case 'c': b->match = arg; break;
     case 't': b->threads = (int32_t)cli_int(state, "-t", arg, 0, 1024); break;
     case 'j': ((flags *)state->input)->json_path = arg; break;
+    case KEY_PROFILE: ((flags *)state->input)->profile = true; break;
     case KEY_DEVICE: b->device = cli_device(state, arg); break;
     case KEY_SECONDS:
         b->seconds = cli_real(state, "--seconds", arg);
@@ -48,6 +50,21 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     default: return ARGP_ERR_UNKNOWN;
     }
     return 0;
+}
+
+// How a timed row compares with the machine.
+typedef struct verdict {
+    double memory_share; // time that the bytes alone need, over the time taken
+    double floor_share;  // the same for bytes or operations, whichever takes longer
+    lls_bound bound;
+} verdict;
+
+static verdict judge(const flags *f, const bench_row *r) {
+    const lls_record *c = &r->record;
+    verdict v = {0};
+    if (f->ceilings.read_bytes_per_s > 0) v.memory_share = c->bytes / r->median / f->ceilings.read_bytes_per_s;
+    v.bound = lls_classify(&f->ceilings, c->math, c->flops, c->bytes, r->median, &v.floor_share);
+    return v;
 }
 
 static json_t *row_json(const flags *f, const bench_row *r) {
@@ -61,21 +78,50 @@ static json_t *row_json(const flags *f, const bench_row *r) {
         json_object_set_new(row, r->failed ? "failed" : "refused", json_string(r->why));
         return row;
     }
+    const lls_record *c = &r->record;
+    verdict v = judge(f, r);
     json_object_set_new(row, "us", json_real(1e6 * r->median));
     json_object_set_new(row, "p95_us", json_real(1e6 * r->p95));
     json_object_set_new(row, "best_us", json_real(1e6 * r->best));
-    json_object_set_new(row, "tflops", json_real(1e-12 * r->flops / r->median));
-    json_object_set_new(row, "tbps", json_real(1e-12 * r->bytes / r->median));
+    json_object_set_new(row, "tflops", json_real(1e-12 * c->flops / r->median));
+    json_object_set_new(row, "tbps", json_real(1e-12 * c->bytes / r->median));
     json_object_set_new(row, "error", json_real(r->error));
-    if (f->bandwidth > 0) json_object_set_new(row, "roof_share", json_real(r->bytes / r->median / f->bandwidth));
+    if (v.memory_share > 0) json_object_set_new(row, "roof_share", json_real(v.memory_share));
+    json_object_set_new(row, "floor_share", json_real(v.floor_share));
+    json_object_set_new(row, "bound", json_string(lls_bound_name(v.bound)));
+    if (c->kernel) {
+        json_object_set_new(row, "kernel", json_string(c->kernel));
+        json_object_set_new(row, "registers", json_integer(c->registers));
+        json_object_set_new(row, "occupancy", json_real(c->occupancy));
+    }
     return row;
+}
+
+static void print_heading(const flags *f, const char *op) {
+    printf("\n%-38s %-5s %-22s %10s %10s %8s %9s", op, "dtype", "variant", "us", "p95", "GB/s", "GFLOP/s");
+    if (f->profile) printf(" %5s %5s", "regs", "occ");
+    printf(" %6s", "floor");
+    puts(f->profile ? " bound" : "");
+}
+
+static void print_figures(const flags *f, const bench_row *r) {
+    const lls_record *c = &r->record;
+    verdict v = judge(f, r);
+    double share = f->profile ? v.floor_share : v.memory_share;
+    printf("%10.2f %10.2f %8.1f %9.1f", 1e6 * r->median, 1e6 * r->p95, 1e-9 * c->bytes / r->median,
+           1e-9 * c->flops / r->median);
+    if (f->profile && c->kernel) printf(" %5d %3.0f %%", c->registers, 100 * c->occupancy);
+    else if (f->profile) printf(" %5s %5s", "-", "-");
+    if (share > 0) printf(" %4.0f %%", 100 * share);
+    else if (f->profile) printf(" %6s", "-");
+    if (f->profile) printf(" %s", lls_bound_name(v.bound));
+    putchar('\n');
 }
 
 static void on_row(const bench_row *r, void *user) {
     flags *f = user;
     if (!f->last_op || strcmp(f->last_op, r->op) != 0) {
-        printf("\n%-38s %-5s %-22s %10s %10s %8s %9s %6s\n", r->op, "dtype", "variant", "us", "p95", "GB/s", "GFLOP/s",
-               "floor");
+        print_heading(f, r->op);
         f->last_op = r->op;
     }
     char name[96];
@@ -89,10 +135,7 @@ static void on_row(const bench_row *r, void *user) {
         printf("%s\n", r->why);
         f->failed += r->failed;
     } else {
-        printf("%10.2f %10.2f %8.1f %9.1f", 1e6 * r->median, 1e6 * r->p95, 1e-9 * r->bytes / r->median,
-               1e-9 * r->flops / r->median);
-        if (f->bandwidth > 0) printf(" %4.0f %%", 100 * r->bytes / r->median / f->bandwidth);
-        putchar('\n');
+        print_figures(f, r);
     }
     fflush(stdout);
     json_array_append_new(f->rows, row_json(f, r));
@@ -110,12 +153,13 @@ static json_t *result(const flags *f) {
     for (size_t i = 0; i < sizeof bench_sources / sizeof *bench_sources; i++) {
         json_object_set_new(hashes, bench_sources[i].op, json_string(bench_sources[i].sha256));
     }
-    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:{s:f}, s:o, s:O}", cuda ? "gpu" : "cpu",
-                               cuda ? gpu.name : build.cpu_name, "date", date, "commit", BENCH_COMMIT, "version",
-                               build.version, "compiler", build.compiler, "threads", cli_threads(f->bench.threads),
-                               "ceilings", cuda ? "copy_tbps" : "read_tbps", 1e-12 * f->bandwidth, "sources_sha256",
-                               hashes, "rows", f->rows);
-    return object;
+    json_t *ceilings = json_pack("{s:f, s:f, s:f, s:f}", cuda ? "copy_tbps" : "read_tbps",
+                                 1e-12 * f->ceilings.read_bytes_per_s, "f32_tflops", 1e-12 * f->ceilings.f32_flops,
+                                 "f16_tflops", 1e-12 * f->ceilings.f16_flops, "i8_tops", 1e-12 * f->ceilings.i8_ops);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:O}", cuda ? "gpu" : "cpu",
+                     cuda ? gpu.name : build.cpu_name, "date", date, "commit", BENCH_COMMIT, "version", build.version,
+                     "compiler", build.compiler, "threads", cli_threads(f->bench.threads), "ceilings", ceilings,
+                     "sources_sha256", hashes, "rows", f->rows);
 }
 
 int verb_bench_op(int argc, char **argv) {
@@ -123,22 +167,27 @@ int verb_bench_op(int argc, char **argv) {
         options, parse, NULL,
         "Times every implementation of every op on this machine. Each is checked against the fp64 oracle first. "
         "Buffers rotate through more memory than the cache holds. \"*\" marks what a call takes by itself; \"floor\" "
-        "is the time that the bytes alone need, as a share of the time taken.\vExamples:\n"
+        "is the time that the bytes alone need, as a share of the time taken. With --profile it is that of bytes or "
+        "operations, whichever is longer, and \"bound\" says which; \"latency\" where the floor is below a quarter."
+        "\vExamples:\n"
         "  llmspeed bench op --op linear --case decode\n"
+        "  llmspeed bench op --op gemm --profile\n"
         "  llmspeed bench op --device cuda --json results.json\n",
         NULL, NULL, NULL};
     flags f = {.bench = {.seconds = 0.2, .on_row = on_row}};
     cli_parse(&argp, argc, argv, &f);
     f.bench.device = cli_resolve_device(f.bench.device);
     f.bench.user = &f;
-    lls_cuda_info gpu;
-    lls_status found = f.bench.device.type == LLS_CUDA ? lls_cuda_device_info(f.bench.device.index, &gpu) : LLS_OK;
-    if (found) return cli_fail(found);
-    f.bandwidth = bench_bandwidth(f.bench.device, cli_threads(f.bench.threads));
+    lls_status status = cli_ceilings(f.bench.device, f.bench.threads, &f.ceilings);
+    if (status) return cli_fail(status);
     f.rows = json_array();
-    printf("%.1f GB/s: what this %s\n", 1e-9 * f.bandwidth,
+    printf("%.1f GB/s: what this %s\n", 1e-9 * f.ceilings.read_bytes_per_s,
            f.bench.device.type == LLS_CUDA ? "GPU copies at, reads and writes counted" : "machine reads at");
-    lls_status status = bench_run(&f.bench);
+    if (f.profile) {
+        printf("%.0f GFLOP/s of fp32, %.0f of f16 and bf16, %.0f GOP/s of int8: what it computes at\n",
+               1e-9 * f.ceilings.f32_flops, 1e-9 * f.ceilings.f16_flops, 1e-9 * f.ceilings.i8_ops);
+    }
+    status = bench_run(&f.bench);
     int code = status ? cli_fail(status) : cli_finish_output();
     if (!code && f.json_path) code = cli_print_json(result(&f), f.json_path);
     json_decref(f.rows);

@@ -65,6 +65,18 @@ double cli_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+lls_status cli_ceilings(lls_device device, int32_t threads, lls_ceilings *out) {
+    lls_ctx_options options = LLS_CTX_OPTIONS_INIT;
+    options.device = device, options.num_threads = threads;
+    lls_ctx *ctx;
+    *out = (lls_ceilings){0};
+    lls_status status = lls_ctx_create(&options, &ctx);
+    if (status) return status;
+    status = lls_measure_ceilings(ctx, out);
+    lls_ctx_destroy(ctx);
+    return status;
+}
+
 int64_t cli_peak_memory(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);

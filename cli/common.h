@@ -65,6 +65,8 @@ int cli_engine_open(cli_engine_flags *flags, lls_model **model, lls_engine **eng
 /* ---- Small things ---------------------------------------------------------------------------- */
 
 double cli_seconds(void);        /* monotonic */
+/* lls_measure_ceilings on a context of its own; zeros where that fails. */
+lls_status cli_ceilings(lls_device device, int32_t threads, lls_ceilings *out);
 int64_t cli_peak_memory(void);   /* bytes of this process that were resident at most */
 /* All of a stream, NUL-terminated; NULL with errno set on a read error or without memory. */
 char *cli_read_all(FILE *stream, size_t *bytes);

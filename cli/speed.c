@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/bandwidth.h"
-
 static double ratio(double a, double b) {
     return b > 0 ? a / b : 0;
 }
@@ -21,7 +19,9 @@ cli_speed cli_speed_of(const lls_engine *engine, const cli_engine_flags *flags, 
     if (s.device.type == LLS_CUDA) s.gpu_memory = s.stats.weight_bytes + s.stats.kv_bytes;
     double bytes = (double)s.stats.bytes_per_decode_token * (double)s.stats.decode_tokens;
     s.decode_bandwidth = ratio(bytes, s.stats.decode_seconds);
-    if (s.decode_bandwidth > 0) s.bandwidth = bench_bandwidth(s.device, s.threads);
+    lls_ceilings ceilings = {0};
+    if (s.decode_bandwidth > 0) cli_ceilings(s.device, s.threads, &ceilings);
+    s.bandwidth = ceilings.read_bytes_per_s;
     return s;
 }
 

@@ -5,6 +5,7 @@
  *   4. device memory, for callers that do not have an allocator of their own
  *   5. logging
  *   6. introspection: which implementations exist, and which can run here
+ *   7. recording: what each call did, and how far its time is from what the machine can do
  */
 #ifndef LLMSPEED_CORE_H
 #define LLMSPEED_CORE_H
@@ -214,6 +215,74 @@ typedef struct lls_cuda_info {
 /* 0 where there is no driver or no GPU. */
 LLS_API int32_t lls_cuda_device_count(void);
 LLS_API lls_status lls_cuda_device_info(int32_t index, lls_cuda_info *out);
+
+/* ---- 7. Recording ---------------------------------------------------------------------------- */
+
+/* The arithmetic that a call consists of, for the ceiling on its rate. */
+typedef enum lls_math {
+    LLS_MATH_F32 = 1, /* fp32 */
+    LLS_MATH_F16 = 2, /* products of f16 or bf16, summed in fp32: tensor cores on CUDA */
+    LLS_MATH_I8 = 3   /* products of int8, summed in int32 */
+} lls_math;
+
+/* One op call. bytes and flops say what the op's definition asks for, whatever the implementation does: each input
+ * byte read once, each output byte written once, an axis of stride 0 counted once, a multiply-add as two operations, exp
+ * and its like as one. Attention counts the keys that the mask shows, sequence by sequence. */
+typedef struct lls_record {
+    const char *op, *variant; /* static, like kernel */
+    lls_device device;
+    lls_math math;
+    double flops, bytes;
+    int32_t num_kernels; /* launches; 0 on the CPU */
+    /* The launch with the most threads, the first of equals. NULL and zeros on the CPU. */
+    const char *kernel;
+    uint32_t grid[3], block[3]; /* blocks, threads */
+    size_t shared_bytes;        /* a block's shared memory, static and dynamic */
+    int32_t registers;          /* a thread's */
+    double occupancy; /* warps that a multiprocessor can hold at a time (registers, shared memory and block size limit
+                       * them) over the most that it ever holds: 0 to 1 */
+} lls_record;
+
+/* From now on each op call on this context that launches an implementation and succeeds fills the next of `records`,
+ * which must stay valid; calls past `capacity` are counted, not kept. Calls that fail, or have nothing to do, leave no
+ * record. NULL stops; the count of before stays readable until the next start.
+ * A recorded call may wait for the stream to read lengths that live on the device. While the stream is being captured
+ * into a graph it does not: sequences then count as long as their tensors let them be. Costs nothing when off.
+ * Errors: LLS_ERR_ARGUMENT. */
+LLS_API lls_status lls_ctx_record(lls_ctx *ctx, lls_record *records, int32_t capacity);
+/* Calls since the start, those past the capacity included. */
+LLS_API int32_t lls_ctx_recorded(const lls_ctx *ctx);
+
+/* What a device reaches at most; 0 where that is not known. */
+typedef struct lls_ceilings {
+    double read_bytes_per_s;
+    double f32_flops, f16_flops, i8_ops; /* a second, by lls_math */
+} lls_ceilings;
+
+/* Takes up to a second; call it while the device is idle.
+ * CPU: measured with the context's threads and SIMD level. Memory is read in passes over more than the caches hold;
+ * arithmetic is chains of multiply-adds in registers (f16 at the fp32 rate: halves are converted first).
+ * CUDA: memory is a copy within the device, reads and writes counted. Arithmetic is multiprocessors times highest clock
+ * times the rate that NVIDIA's architecture papers give for compute capability 8.0, 8.6, 8.9, 9.0 and 12.0, without
+ * sparsity; what the power limit allows may be less, and GeForce cards sum f16 products in fp32 at half of it.
+ * Errors: LLS_ERR_ARGUMENT, LLS_ERR_MEMORY, LLS_ERR_CUDA. */
+LLS_API lls_status lls_measure_ceilings(lls_ctx *ctx, lls_ceilings *out);
+
+typedef enum lls_bound {
+    LLS_BOUND_UNKNOWN = 0, /* no ceiling is known, or no time given */
+    LLS_BOUND_MEMORY = 1,
+    LLS_BOUND_COMPUTE = 2,
+    LLS_BOUND_LATENCY = 3 /* neither: launch, synchronisation, dependent steps, or an implementation far from good */
+} lls_bound;
+/* "memory", "compute", "latency" or "unknown". */
+LLS_API const char *lls_bound_name(lls_bound bound);
+
+/* What limits a call that took `seconds`. Its floor is max(bytes / read_bytes_per_s, flops / rate of `math`), as in
+ * Williams, Waterman and Patterson 2009, "Roofline"; terms without a ceiling are left out. Below a quarter of the time
+ * the verdict is LLS_BOUND_LATENCY, else the larger term, memory when they are equal. floor_share, unless NULL, receives
+ * floor / seconds: above 1 when caches serve what counts as memory here. */
+LLS_API lls_bound lls_classify(const lls_ceilings *ceilings, lls_math math, double flops, double bytes, double seconds,
+                               double *floor_share);
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,13 @@
 #include "cpu/pool.h"
 #include "llmspeed/core.h"
 
+/* Where lls_ctx_record wants calls to be noted. */
+typedef struct lls__recording {
+    lls_record *records; /* NULL: off */
+    int32_t capacity, count;
+    lls_record *call; /* of the op call that runs now, for its launches; else NULL */
+} lls__recording;
+
 struct lls_ctx {
     lls_device device;
     lls__pool *pool;      /* CPU only */
@@ -14,6 +21,7 @@ struct lls_ctx {
     size_t workspace_bytes;
     int32_t sm; /* CUDA only: compute capability x 10 */
     int32_t num_sms;
+    lls__recording recording;
 };
 
 const char *lls__device_name(lls_device_type type);

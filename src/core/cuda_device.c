@@ -27,13 +27,15 @@ int32_t lls_cuda_device_count(void) {
     return count;
 }
 
-lls_status lls_cuda_device_info(int32_t index, lls_cuda_info *out) {
+static lls_status check_index(int32_t index) {
     int32_t count = lls_cuda_device_count();
-    if (index < 0 || index >= count) {
-        return lls__fail(LLS_ERR_NO_DEVICE,
-                         "cuda: device index is %d, this machine has %d CUDA devices with a working driver", index,
-                         count);
-    }
+    if (index >= 0 && index < count) return LLS_OK;
+    return lls__fail(LLS_ERR_NO_DEVICE,
+                     "cuda: device index is %d, this machine has %d CUDA devices with a working driver", index, count);
+}
+
+lls_status lls_cuda_device_info(int32_t index, lls_cuda_info *out) {
+    LLS_TRY(check_index(index));
     struct cudaDeviceProp properties;
     int driver = 0;
     cudaError_t error = cudaGetDeviceProperties(&properties, index);
@@ -50,11 +52,19 @@ lls_status lls_cuda_device_info(int32_t index, lls_cuda_info *out) {
     return LLS_OK;
 }
 
+lls_status lls__cuda_multiprocessors(int32_t index, int32_t *sm, int32_t *num_sms) {
+    LLS_TRY(check_index(index));
+    int major, minor, count;
+    cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index);
+    if (!error) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index);
+    if (!error) error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, index);
+    if (error) return failed(error, "cuda: device attributes");
+    *sm = major * 10 + minor, *num_sms = count;
+    return LLS_OK;
+}
+
 lls_status lls__cuda_ctx_init(lls_ctx *ctx) {
-    lls_cuda_info info;
-    LLS_TRY(lls_cuda_device_info(ctx->device.index, &info));
-    ctx->sm = info.sm;
-    ctx->num_sms = info.num_sms;
+    LLS_TRY(lls__cuda_multiprocessors(ctx->device.index, &ctx->sm, &ctx->num_sms));
     int previous;
     LLS_TRY(lls__cuda_enter(ctx, &previous));
     lls_status status = LLS_OK;
@@ -105,4 +115,14 @@ lls_status lls__cuda_synchronize(lls_ctx *ctx, lls_stream stream) {
     cudaError_t error = cudaStreamSynchronize((cudaStream_t)stream);
     lls__cuda_leave(previous);
     return error ? failed(error, "cuda: synchronize") : LLS_OK;
+}
+
+bool lls__cuda_is_capturing(lls_ctx *ctx, lls_stream stream) {
+    int previous;
+    if (lls__cuda_enter(ctx, &previous)) return true;
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    cudaError_t error = cudaStreamIsCapturing((cudaStream_t)stream, &capture);
+    if (error) cudaGetLastError(); // the default stream, while another one is captured
+    lls__cuda_leave(previous);
+    return error || capture != cudaStreamCaptureStatusNone;
 }

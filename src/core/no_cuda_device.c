@@ -18,6 +18,11 @@ lls_status lls_cuda_device_info(int32_t index, lls_cuda_info *out) {
     return no_cuda();
 }
 
+lls_status lls__cuda_multiprocessors(int32_t index, int32_t *sm, int32_t *num_sms) {
+    (void)index, (void)sm, (void)num_sms;
+    return no_cuda();
+}
+
 lls_status lls__cuda_ctx_init(lls_ctx *ctx) {
     (void)ctx;
     return no_cuda();
@@ -39,5 +44,15 @@ lls_status lls__cuda_copy(lls_ctx *ctx, void *dst, const void *src, size_t bytes
 
 lls_status lls__cuda_synchronize(lls_ctx *ctx, lls_stream stream) {
     (void)ctx, (void)stream;
+    return no_cuda();
+}
+
+bool lls__cuda_is_capturing(lls_ctx *ctx, lls_stream stream) {
+    (void)ctx, (void)stream;
+    return false;
+}
+
+lls_status lls__cuda_ceilings(lls_ctx *ctx, lls_ceilings *out) {
+    (void)ctx, (void)out;
     return no_cuda();
 }

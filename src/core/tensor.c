@@ -67,6 +67,15 @@ int64_t lls__tensor_extent(const lls_tensor *t) {
     return (last + elems) / elems * lls_dtype_block_bytes(t->dtype);
 }
 
+double lls__tensor_bytes(const lls_tensor *t) {
+    if (!t || lls_tensor_numel(t) == 0) return 0;
+    double elems = 1, block = (double)lls_dtype_block_elems(t->dtype), bytes = (double)lls_dtype_block_bytes(t->dtype);
+    for (int32_t i = 0; i < t->ndim; i++)
+        elems *= t->layout == LLS_STRIDED && t->stride[i] == 0 ? 1 : (double)t->shape[i];
+    double all = elems / block * bytes, span = (double)lls__tensor_extent(t);
+    return t->layout == LLS_STRIDED && span < all ? span : all;
+}
+
 bool lls__tensor_same_view(const lls_tensor *a, const lls_tensor *b) {
     if (a->data != b->data || a->dtype != b->dtype || a->ndim != b->ndim) return false;
     for (int32_t i = 0; i < a->ndim; i++) {

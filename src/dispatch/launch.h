@@ -21,7 +21,7 @@ static inline uint32_t lls__grid_axis(int64_t wanted, int64_t limit) {
 lls_status lls__launch(lls_ctx *ctx, const lls__kernel *kernel, const lls__grid *shape, void **params,
                        lls_stream stream);
 
-/* Makes the context's device current, and back. */
+/* Makes the context's device current, and back: `previous` is enter's, for leave alone. */
 lls_status lls__cuda_enter(const lls_ctx *ctx, int *previous);
 void lls__cuda_leave(int previous);
 

@@ -3,9 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/device.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "dispatch/variant.h"
+#include "dispatch/record.h"
 
 // Why a row cannot run on this context whatever the arguments; NULL when it can.
 static const char *unavailable(const lls_ctx *ctx, const lls__variant *v, char *text, size_t size) {
@@ -65,7 +66,7 @@ lls_status lls__dispatch(lls_ctx *ctx, const lls__op *op, const char *pinned, co
         const char *why = refusal(ctx, v, args, why_text, sizeof why_text);
         if (!why) {
             if (plan) lls__log_plan("plan: %s takes %s", op->name, v->name);
-            return v->launch(ctx, args, stream);
+            return ctx->recording.records ? lls__record_call(ctx, op, v, args, stream) : v->launch(ctx, args, stream);
         }
         if (plan) lls__log_plan("plan: %s passes over %s: %s", op->name, v->name, why);
         if (pinned)
@@ -84,10 +85,8 @@ static const char *unavailable_here(const lls__variant *v) {
     static _Thread_local char text[160];
     lls_ctx here = {.device = {v->device, 0}, .level = lls__cpu_level_detect()};
     if (v->device == LLS_CUDA) {
-        lls_cuda_info info;
         if (lls_cuda_device_count() == 0) return "no CUDA device with a working driver";
-        if (lls_cuda_device_info(0, &info)) return "CUDA device 0 does not answer";
-        here.sm = info.sm;
+        if (lls__cuda_multiprocessors(0, &here.sm, &here.num_sms)) return "CUDA device 0 does not answer";
     }
     return unavailable(&here, v, text, sizeof text);
 }

@@ -24,12 +24,20 @@ typedef struct lls__kernel {
 #define LLS_KERNEL(symbol) \
     { #symbol, (const void *)symbol }
 
+/* What a call asks for by the op's definition: see lls_record. */
+typedef struct lls__cost {
+    double bytes, flops;
+    lls_math math;
+} lls__cost;
+
 typedef struct lls__op {
     const char *name;
     const lls__variant *variants; /* in order of preference; the fp64 oracle "ref" last */
     int32_t num_variants;
     const lls__kernel *kernels;
     int32_t num_kernels;
+    /* For recordings, after a launch; args as in launch. Device data is read through lls__host_values alone. */
+    void (*cost)(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost *cost);
 } lls__op;
 
 #define LLS_COUNT(array) ((int32_t)(sizeof(array) / sizeof *(array)))

@@ -1,8 +1,9 @@
-/* What the validators of attn_prefill and attn_decode are made of: each checks a part of the arguments and fills that
- * part of the problem. */
+/* What attn_prefill.c and attn_decode.c are made of. Of their validators, each function checks a part of the arguments
+ * and fills that part of the problem. */
 #ifndef LLS_OPS_ATTN_COMMON_ATTN_CHECK_H
 #define LLS_OPS_ATTN_COMMON_ATTN_CHECK_H
 
+#include "dispatch/variant.h"
 #include "ops/attn_common/attn.h"
 
 /* A tensor with the name that messages give it. */
@@ -30,5 +31,8 @@ lls_status lls__attn_check_bounds(const lls_ctx *ctx, const char *op, lls__attn_
                                   int64_t total);
 /* Has nothing to write. */
 bool lls__attn_is_empty(const lls__attn_problem *p);
+
+/* The `cost` of both ops. */
+void lls__attn_cost(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost *cost);
 
 #endif

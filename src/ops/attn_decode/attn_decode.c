@@ -46,6 +46,7 @@ const lls__op lls__op_attn_decode = {
     .kernels = kernels,
     .num_kernels = LLS_COUNT(kernels),
 #endif
+    .cost = lls__attn_cost,
 };
 
 // Values of kv_lens and of the page table inside the used range, where the host can read them.

@@ -43,9 +43,6 @@ static void make(bench *b, const void *param) {
     bench_param(b, "num_kv_heads", p->model->num_kv_heads);
     bench_param(b, "head_dim", d);
     bench_param(b, "page_size", PAGE_SIZE);
-    double pairs = (double)(p->batch * p->kv_len * p->model->num_heads);
-    bench_cost(b, bench_bytes(LLS_F16, 2 * p->batch * p->kv_len * p->model->num_kv_heads * d) +
-                      bench_bytes(LLS_F32, 2 * p->batch * p->model->num_heads * d), 4 * pairs * (double)d);
 }
 
 static void cases(bench *b) {

@@ -58,6 +58,16 @@ static const lls__variant variants[] = {
     {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__attn_merge_ref},
 };
 
+// An element: two products and a sum. The weights, one pair a row, are left out.
+static void cost(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost *c) {
+    (void)ctx, (void)stream;
+    const lls_attn_merge_args *m = args;
+    c->bytes = lls__tensor_bytes(m->a) + lls__tensor_bytes(m->lse_a) + lls__tensor_bytes(m->b) +
+               lls__tensor_bytes(m->lse_b) + lls__tensor_bytes(m->out) + lls__tensor_bytes(m->lse);
+    c->flops = 3.0 * (double)lls_tensor_numel(m->out);
+    c->math = LLS_MATH_F32;
+}
+
 const lls__op lls__op_attn_merge = {
     .name = "attn_merge",
     .variants = variants,
@@ -66,6 +76,7 @@ const lls__op lls__op_attn_merge = {
     .kernels = kernels,
     .num_kernels = LLS_COUNT(kernels),
 #endif
+    .cost = cost,
 };
 
 static lls_status check_state(const lls_ctx *ctx, const lls_attn_merge_args *m, const char *name, const lls_tensor *t) {

@@ -24,8 +24,6 @@ static void make(bench *b, const void *param) {
     bench_param(b, "tokens", p->tokens);
     bench_param(b, "num_heads", p->model->num_heads);
     bench_param(b, "head_dim", p->model->head_dim);
-    int64_t rows = p->tokens * p->model->num_heads, elements = rows * p->model->head_dim;
-    bench_cost(b, 3 * (bench_bytes(p->dtype, elements) + bench_bytes(LLS_F32, rows)), 3.0 * (double)elements);
 }
 
 static void cases(bench *b) {

@@ -40,6 +40,7 @@ const lls__op lls__op_attn_prefill = {
     .kernels = kernels,
     .num_kernels = LLS_COUNT(kernels),
 #endif
+    .cost = lls__attn_cost,
 };
 
 static lls_status take_keys(const lls_ctx *ctx, const lls_attn_prefill_args *a, lls__attn_problem *p) {

@@ -30,9 +30,6 @@ static void make(bench *b, const void *param) {
     bench_param(b, "num_kv_heads", p->model->num_kv_heads);
     bench_param(b, "head_dim", d);
     bench_param(b, "causal", 1);
-    double pairs = 0.5 * (double)p->q_len * (double)(p->q_len + 1) * (double)p->model->num_heads;
-    int64_t elements = 2 * p->q_len * (p->model->num_heads + p->model->num_kv_heads) * d;
-    bench_cost(b, bench_bytes(p->dtype, elements), 4 * pairs * (double)d);
 }
 
 static void cases(bench *b) {

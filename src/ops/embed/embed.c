@@ -46,6 +46,17 @@ static const lls__variant variants[] = {
     {"ref", LLS_CPU, DTYPES, 0, LLS__CPU_PORTABLE, NULL, lls__embed_ref},
 };
 
+// The rows that ids name, each once: no more than the table has. (Ids that repeat below that count again.)
+static void cost(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost *c) {
+    (void)ctx, (void)stream;
+    const lls_embed_args *a = args;
+    double tokens = (double)a->ids->shape[0], vocab = (double)a->table->shape[0];
+    double share = tokens < vocab ? tokens / vocab : 1;
+    c->bytes = share * lls__tensor_bytes(a->table) + lls__tensor_bytes(a->ids) + lls__tensor_bytes(a->out);
+    c->flops = a->scale == 1 ? 0 : (double)lls_tensor_numel(a->out);
+    c->math = LLS_MATH_F32;
+}
+
 const lls__op lls__op_embed = {
     .name = "embed",
     .variants = variants,
@@ -54,6 +65,7 @@ const lls__op lls__op_embed = {
     .kernels = kernels,
     .num_kernels = LLS_COUNT(kernels),
 #endif
+    .cost = cost,
 };
 
 static lls_status check_ids(const lls_embed_args *a) {

@@ -27,7 +27,6 @@ static void make(bench *b, const void *param) {
     bench_args(b, &args, sizeof args);
     bench_param(b, "tokens", p->tokens);
     bench_param(b, "hidden", p->hidden);
-    bench_cost(b, bench_bytes(p->dtype, p->tokens * p->hidden) + bench_bytes(LLS_F32, p->tokens * p->hidden), 0);
 }
 
 static void cases(bench *b) {

@@ -48,6 +48,24 @@ static const lls__variant variants[] = {
     {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__gated_act_ref},
 };
 
+// Operations an element, exp, erf and tanh as one each; the product with up is one more.
+static double act_flops(lls_act act) {
+    switch (act) {
+    case LLS_ACT_SILU: return 4;      // x / (1 + exp(-x))
+    case LLS_ACT_GELU: return 5;      // x / 2 * (1 + erf(x / sqrt(2)))
+    case LLS_ACT_GELU_TANH: return 9; // x / 2 * (1 + tanh(a x (1 + b x^2)))
+    }
+    return 0;
+}
+
+static void cost(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost *c) {
+    (void)ctx, (void)stream;
+    const lls_gated_act_args *a = args;
+    c->bytes = lls__tensor_bytes(a->gate) + lls__tensor_bytes(a->up) + lls__tensor_bytes(a->out);
+    c->flops = (act_flops(a->act) + !!a->up) * (double)lls_tensor_numel(a->out);
+    c->math = LLS_MATH_F32;
+}
+
 const lls__op lls__op_gated_act = {
     .name = "gated_act",
     .variants = variants,
@@ -56,6 +74,7 @@ const lls__op lls__op_gated_act = {
     .kernels = kernels,
     .num_kernels = LLS_COUNT(kernels),
 #endif
+    .cost = cost,
 };
 
 static lls_status check_like_gate(const lls_ctx *ctx, const lls_gated_act_args *a, const char *name,

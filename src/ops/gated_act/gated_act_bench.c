@@ -20,7 +20,6 @@ static void make(bench *b, const void *param) {
     bench_args(b, &args, sizeof args);
     bench_param(b, "rows", p->rows);
     bench_param(b, "n", p->n);
-    bench_cost(b, 3 * bench_bytes(p->dtype, p->rows * p->n), 5.0 * (double)(p->rows * p->n)); // exp counted as one
 }
 
 static void cases(bench *b) {

@@ -71,6 +71,18 @@ static const lls__variant variants[] = {
     {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__gemm_ref},
 };
 
+// alpha and beta are left out of the operations: they do not grow with k.
+static void cost(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost *c) {
+    (void)ctx, (void)stream;
+    const lls_gemm_args *g = args;
+    int64_t k = g->alpha == 0 ? 0 : g->a->shape[g->a->ndim - 1];
+    c->bytes = lls__tensor_bytes(g->out);
+    if (k > 0) c->bytes += lls__tensor_bytes(g->a) + lls__tensor_bytes(g->b);
+    if (g->beta != 0) c->bytes += lls__tensor_bytes(g->c);
+    c->flops = 2.0 * (double)lls_tensor_numel(g->out) * (double)k;
+    c->math = g->a->dtype == LLS_F32 ? LLS_MATH_F32 : LLS_MATH_F16;
+}
+
 const lls__op lls__op_gemm = {
     .name = "gemm",
     .variants = variants,
@@ -79,6 +91,7 @@ const lls__op lls__op_gemm = {
     .kernels = kernels,
     .num_kernels = LLS_COUNT(kernels),
 #endif
+    .cost = cost,
 };
 
 static lls_status check_inputs(const lls_ctx *ctx, const lls_gemm_args *g) {

@@ -21,8 +21,6 @@ static void make(bench *b, const void *param) {
     bench_param(b, "m", p->m);
     bench_param(b, "n", p->n);
     bench_param(b, "k", p->k);
-    bench_cost(b, bench_bytes(p->dtype, p->m * p->k + p->n * p->k + p->m * p->n),
-               2.0 * (double)p->m * (double)p->n * (double)p->k);
 }
 
 static void cases(bench *b) {

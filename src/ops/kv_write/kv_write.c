@@ -1,7 +1,9 @@
 /* Validation, the variant table, and the CUDA launches of kv_write. The definition is in ops.h. */
+#include <stdlib.h>
+
 #include "core/error.h"
 #include "core/tensor.h"
-#include "dispatch/variant.h"
+#include "dispatch/record.h"
 #include "ops/kv_write/kv_write_kernels.h"
 
 static const char *const op = "kv_write";
@@ -55,6 +57,25 @@ static const lls__variant variants[] = {
     {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__kv_write_ref},
 };
 
+// Tokens that have a slot. All of them where the slots cannot be read.
+static int64_t tokens_written(lls_ctx *ctx, const lls_kv_write_args *a, lls_stream stream) {
+    int64_t tokens = a->slots->shape[0], capacity = a->k_cache->shape[0] * a->k_cache->shape[1], written = 0;
+    void *copy;
+    const int64_t *slots = lls__host_values(ctx, a->slots->data, (size_t)tokens * sizeof *slots, stream, &copy);
+    for (int64_t t = 0; slots && t < tokens; t++) written += slots[t] >= 0 && slots[t] < capacity;
+    if (!slots) written = tokens;
+    free(copy);
+    return written;
+}
+
+static void cost(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost *c) {
+    const lls_kv_write_args *a = args;
+    double elements = (double)(a->k->shape[1] * (a->k->shape[2] + a->v->shape[2]));
+    double bytes = elements * (double)(lls__elem_size(a->k->dtype) + lls__elem_size(a->k_cache->dtype));
+    c->bytes = (double)tokens_written(ctx, a, stream) * bytes + lls__tensor_bytes(a->slots);
+    c->math = LLS_MATH_F32;
+}
+
 const lls__op lls__op_kv_write = {
     .name = "kv_write",
     .variants = variants,
@@ -63,6 +84,7 @@ const lls__op lls__op_kv_write = {
     .kernels = kernels,
     .num_kernels = LLS_COUNT(kernels),
 #endif
+    .cost = cost,
 };
 
 static lls_status check_rows(const lls_ctx *ctx, const char *name, const lls_tensor *rows) {

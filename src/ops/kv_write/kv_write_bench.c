@@ -34,8 +34,6 @@ static void make(bench *b, const void *param) {
     bench_param(b, "num_kv_heads", p->model->num_kv_heads);
     bench_param(b, "head_dim", p->model->head_dim);
     bench_param(b, "page_size", page);
-    int64_t elements = 2 * p->tokens * p->model->num_kv_heads * p->model->head_dim;
-    bench_cost(b, bench_bytes(LLS_F32, elements) + bench_bytes(p->dtype, elements), 0);
 }
 
 static void cases(bench *b) {

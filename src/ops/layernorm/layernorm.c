@@ -43,6 +43,16 @@ static const lls__variant variants[] = {
     {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__layernorm_ref},
 };
 
+// An element: sum; subtract the mean, square, sum; subtract, times 1 / deviation; then weight and bias.
+static void cost(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost *c) {
+    (void)ctx, (void)stream;
+    const lls_layernorm_args *a = args;
+    c->bytes = lls__tensor_bytes(a->x) + lls__tensor_bytes(a->weight) + lls__tensor_bytes(a->bias) +
+               lls__tensor_bytes(a->out);
+    c->flops = (6.0 + !!a->weight + !!a->bias) * (double)lls_tensor_numel(a->x);
+    c->math = LLS_MATH_F32;
+}
+
 const lls__op lls__op_layernorm = {
     .name = "layernorm",
     .variants = variants,
@@ -51,6 +61,7 @@ const lls__op lls__op_layernorm = {
     .kernels = kernels,
     .num_kernels = LLS_COUNT(kernels),
 #endif
+    .cost = cost,
 };
 
 static lls_status check_affine(const lls_ctx *ctx, const lls_layernorm_args *a, const char *name, const lls_tensor *t) {

@@ -21,8 +21,6 @@ static void make(bench *b, const void *param) {
     bench_args(b, &args, sizeof args);
     bench_param(b, "rows", p->rows);
     bench_param(b, "hidden", p->hidden);
-    bench_cost(b, 2 * bench_bytes(p->dtype, p->rows * p->hidden) + 2 * bench_bytes(LLS_F32, p->hidden),
-               8.0 * (double)(p->rows * p->hidden));
 }
 
 static void cases(bench *b) {

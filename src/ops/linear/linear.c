@@ -55,6 +55,22 @@ static const lls__variant variants[] = {
     {"ref", LLS_CPU, WEIGHTS, 0, LLS__CPU_PORTABLE, reject_packed, lls__linear_ref},
 };
 
+// Packed block weights meet integers; weights that are not f32 meet halves where x has them; all else is fp32.
+static lls_math math_of(const lls_linear_args *a) {
+    bool blocks = lls_dtype_block_elems(a->weight->dtype) > 1;
+    if (a->weight->layout == LLS_PACKED && blocks && a->compute == LLS_COMPUTE_DEFAULT) return LLS_MATH_I8;
+    return a->x->dtype == LLS_F32 || a->weight->dtype == LLS_F32 ? LLS_MATH_F32 : LLS_MATH_F16;
+}
+
+static void cost(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost *c) {
+    (void)ctx, (void)stream;
+    const lls_linear_args *a = args;
+    c->bytes = lls__tensor_bytes(a->x) + lls__tensor_bytes(a->weight) + lls__tensor_bytes(a->bias) +
+               lls__tensor_bytes(a->out);
+    c->flops = 2.0 * (double)lls_tensor_numel(a->out) * (double)a->x->shape[1];
+    c->math = math_of(a);
+}
+
 const lls__op lls__op_linear = {
     .name = "linear",
     .variants = variants,
@@ -63,6 +79,7 @@ const lls__op lls__op_linear = {
     .kernels = kernels,
     .num_kernels = LLS_COUNT(kernels),
 #endif
+    .cost = cost,
 };
 
 // A packed weight is opaque: a shape, and aligned memory.

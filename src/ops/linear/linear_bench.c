@@ -26,8 +26,6 @@ static void make(bench *b, const void *param) {
     bench_param(b, "m", p->m);
     bench_param(b, "n", p->n);
     bench_param(b, "k", p->k);
-    bench_cost(b, bench_bytes(p->dtype, p->n * p->k) + bench_bytes(x_dtype, p->m * (p->k + p->n)),
-               2.0 * (double)p->m * (double)p->n * (double)p->k);
 }
 
 static void model_cases(bench *b, const bench_model *model, lls_dtype dtype, const bench_phase *phase) {

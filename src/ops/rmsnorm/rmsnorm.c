@@ -47,6 +47,16 @@ static const lls__variant variants[] = {
     {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__rmsnorm_ref},
 };
 
+// An element: square, sum, times 1 / rms; then weight and residual.
+static void cost(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost *c) {
+    (void)ctx, (void)stream;
+    const lls_rmsnorm_args *a = args;
+    c->bytes = lls__tensor_bytes(a->x) + lls__tensor_bytes(a->weight) + lls__tensor_bytes(a->residual) +
+               lls__tensor_bytes(a->residual_out) + lls__tensor_bytes(a->out);
+    c->flops = (3.0 + !!a->weight + !!a->residual) * (double)lls_tensor_numel(a->x);
+    c->math = LLS_MATH_F32;
+}
+
 const lls__op lls__op_rmsnorm = {
     .name = "rmsnorm",
     .variants = variants,
@@ -55,6 +65,7 @@ const lls__op lls__op_rmsnorm = {
     .kernels = kernels,
     .num_kernels = LLS_COUNT(kernels),
 #endif
+    .cost = cost,
 };
 
 static lls_status check_like_x(const lls_ctx *ctx, const lls_rmsnorm_args *a, const char *name, const lls_tensor *t) {

@@ -22,8 +22,6 @@ static void make(bench *b, const void *param) {
     bench_args(b, &args, sizeof args);
     bench_param(b, "rows", p->rows);
     bench_param(b, "hidden", p->hidden);
-    bench_cost(b, 4 * bench_bytes(p->dtype, p->rows * p->hidden) + bench_bytes(LLS_F32, p->hidden),
-               5.0 * (double)(p->rows * p->hidden));
 }
 
 static void cases(bench *b) {

@@ -73,6 +73,17 @@ static const lls__variant variants[] = {
     {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__rope_ref},
 };
 
+// A pair: four products and two sums. What is past rotary_dim is copied.
+static void cost(lls_ctx *ctx, const void *call_arg, lls_stream stream, lls__cost *c) {
+    (void)ctx, (void)stream;
+    const lls_rope_args *a = &((const lls__rope_call *)call_arg)->args;
+    int64_t heads = a->x->shape[1] + (a->x2 ? a->x2->shape[1] : 0);
+    c->bytes = lls__tensor_bytes(a->x) + lls__tensor_bytes(a->out) + lls__tensor_bytes(a->x2) +
+               lls__tensor_bytes(a->out2) + lls__tensor_bytes(a->positions);
+    c->flops = 3.0 * (double)(a->x->shape[0] * heads) * a->rotary_dim;
+    c->math = LLS_MATH_F32;
+}
+
 const lls__op lls__op_rope = {
     .name = "rope",
     .variants = variants,
@@ -81,6 +92,7 @@ const lls__op lls__op_rope = {
     .kernels = kernels,
     .num_kernels = LLS_COUNT(kernels),
 #endif
+    .cost = cost,
 };
 
 // One of the pairs (x, out), (x2, out2).

@@ -31,8 +31,6 @@ static void make(bench *b, const void *param) {
     bench_param(b, "num_heads", p->model->num_heads);
     bench_param(b, "num_kv_heads", p->model->num_kv_heads);
     bench_param(b, "head_dim", p->model->head_dim);
-    double elements = (double)(p->tokens * (p->model->num_heads + p->model->num_kv_heads) * p->model->head_dim);
-    bench_cost(b, 2 * elements * (double)lls_dtype_block_bytes(p->dtype), 3 * elements);
 }
 
 static void cases(bench *b) {

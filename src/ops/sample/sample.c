@@ -1,7 +1,9 @@
 /* Validation, the variant table, and the CUDA launches of sample. The definition is in ops.h. */
+#include <stdlib.h>
+
 #include "core/error.h"
 #include "core/tensor.h"
-#include "dispatch/variant.h"
+#include "dispatch/record.h"
 #include "ops/sample/sample_kernels.h"
 
 static const char *const op = "sample";
@@ -43,6 +45,30 @@ static const lls__variant variants[] = {
     {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__sample_ref},
 };
 
+// Ids of the histories; as many as fit where their lengths cannot be read.
+static double history_ids(lls_ctx *ctx, const lls__sample_params *p, lls_stream stream) {
+    void *copy;
+    const int32_t *lens = lls__host_values(ctx, p->history_lens, (size_t)p->batch * sizeof *lens, stream, &copy);
+    double ids = lens ? 0 : (double)p->batch * p->max_history;
+    for (int32_t r = 0; lens && r < p->batch; r++) {
+        if (lens[r] > 0 && lens[r] <= p->max_history) ids += lens[r];
+    }
+    free(copy);
+    return ids;
+}
+
+// Reading the logits is what it takes; comparisons are no operations here.
+static void cost(lls_ctx *ctx, const void *params, lls_stream stream, lls__cost *c) {
+    const lls__sample_params *p = params;
+    double rows = p->logits_stride == 0 ? 1 : p->batch;
+    int32_t words = !!p->temperature + !!p->top_k + !!p->top_p + !!p->min_p + !!p->penalty + !!p->history_lens;
+    int32_t out_words = 1 + !!p->out_probs, long_words = !!p->seed + !!p->step;
+    c->bytes = rows * p->vocab * (double)lls__elem_size(p->dtype) +
+               (double)p->batch * (4 * (words + out_words) + 8 * long_words);
+    if (p->history) c->bytes += 4 * history_ids(ctx, p, stream);
+    c->math = LLS_MATH_F32;
+}
+
 const lls__op lls__op_sample = {
     .name = "sample",
     .variants = variants,
@@ -51,6 +77,7 @@ const lls__op lls__op_sample = {
     .kernels = kernels,
     .num_kernels = LLS_COUNT(kernels),
 #endif
+    .cost = cost,
 };
 
 enum { MAX_VOCAB = 1 << 30 };

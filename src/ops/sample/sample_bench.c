@@ -30,7 +30,6 @@ static void make(bench *b, const void *param) {
     bench_args(b, &args, sizeof args);
     bench_param(b, "batch", p->batch);
     bench_param(b, "vocab", p->vocab);
-    bench_cost(b, bench_bytes(LLS_F32, p->batch * p->vocab), 0);
 }
 
 static void cases(bench *b) {
