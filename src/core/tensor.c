@@ -76,6 +76,11 @@ double lls__tensor_bytes(const lls_tensor *t) {
     return t->layout == LLS_STRIDED && span < all ? span : all;
 }
 
+double lls__tensor_rows_bytes(const lls_tensor *t, int64_t rows) {
+    double share = t && rows < t->shape[0] ? (double)rows / (double)t->shape[0] : 1;
+    return share * lls__tensor_bytes(t);
+}
+
 bool lls__tensor_same_view(const lls_tensor *a, const lls_tensor *b) {
     if (a->data != b->data || a->dtype != b->dtype || a->ndim != b->ndim) return false;
     for (int32_t i = 0; i < a->ndim; i++) {

@@ -36,6 +36,8 @@ static inline void *lls__at(const lls_tensor *t, int64_t offset) {
 int64_t lls__tensor_extent(const lls_tensor *t);
 /* Bytes of the distinct elements: an axis of stride 0 counts once, rows that overlap count what they span. 0 for NULL. */
 double lls__tensor_bytes(const lls_tensor *t);
+/* The same for `rows` of its rows, which are picked one by one: no more than it has. */
+double lls__tensor_rows_bytes(const lls_tensor *t, int64_t rows);
 bool lls__tensor_same_view(const lls_tensor *a, const lls_tensor *b);
 /* Whether any byte may belong to both. Exact for disjoint ranges and for column slices of one row-major buffer. */
 bool lls__tensor_overlap(const lls_tensor *a, const lls_tensor *b);

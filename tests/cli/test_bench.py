@@ -14,15 +14,39 @@ def test_bench_op(tmp_path):
     result = run(*QUICK, "--json", path)
     assert result.code == 0, result.err
     found = json.loads(path.read_text())
-    assert found["ceilings"]["read_tbps"] > 0 and found["date"] and len(found["sources_sha256"]["rmsnorm"]) == 64
+    assert all(found["ceilings"][name] > 0 for name in ("read_tbps", "f32_tflops", "f16_tflops", "i8_tops"))
+    assert found["date"] and len(found["sources_sha256"]["rmsnorm"]) == 64
     rows = found["rows"]
     assert {row["variant"] for row in rows} >= {"cpu_portable"}
     for row in rows:
         assert row["op"] == "rmsnorm" and row["us"] > 0 and row["error"] <= 1
         assert row["best_us"] <= row["us"] <= row["p95_us"]
         assert set(row["params"]) == {"rows", "hidden"}
+        assert row["floor_share"] > 0 and row["bound"] in {"memory", "compute", "latency"}
+        assert (row["bound"] == "latency") == (row["floor_share"] < 0.25)
+        assert not {"kernel", "registers", "occupancy"} & set(row)  # a GPU has those
     cases = {(row["case"], row["dtype"], *row["params"].values()) for row in rows}
     assert sum(row["chosen"] for row in rows) == len(cases)  # one choice a case
+
+
+def test_bench_op_figures_are_those_of_the_definition(tmp_path):
+    """x, residual, residual_out, out and the weight, 576 wide; 5 operations an element."""
+    path = tmp_path / "rmsnorm.json"
+    assert run(*QUICK, "--json", path).code == 0
+    for row in json.loads(path.read_text())["rows"]:
+        size = {"f32": 4, "bf16": 2}[row["dtype"]]
+        assert row["tbps"] * row["us"] * 1e6 == pytest.approx(4 * 576 * size + 4 * 576, rel=1e-4)
+        assert row["tflops"] * row["us"] * 1e6 == pytest.approx(5 * 576, rel=1e-4)
+
+
+def test_bench_op_profile():
+    plain, profile = run(*QUICK, "-v", "ref"), run(*QUICK, "-v", "ref", "--profile")
+    assert plain.code == 0 and profile.code == 0
+    heading = next(line for line in profile.out.splitlines() if line.startswith("rmsnorm"))
+    assert heading.split()[-4:] == ["regs", "occ", "floor", "bound"] and "GFLOP/s of fp32" in profile.out
+    rows = [line.split() for line in profile.out.splitlines() if "*ref" in line]
+    assert rows and all(row[-1] in {"memory", "compute", "latency"} for row in rows)
+    assert "bound" not in plain.out and "GFLOP/s of fp32" not in plain.out
 
 
 def test_bench_op_on_one_variant():

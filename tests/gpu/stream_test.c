@@ -267,6 +267,36 @@ static void x01(void) {
     for (int i = 0; i < NUM_CALLS; i++) x01_one(&calls[i]);
 }
 
+// A recorded call says what it launched. Captured, it may not wait for lengths and slots, and counts what they allow.
+static void recording_one(const op_call *c) {
+    lls_record eager_call = {0}, captured = {0};
+    lls_ctx_record(ctx, &eager_call, 1);
+    CHECK(c->run(stream) == LLS_OK, "%s: %s", c->name, lls_last_error());
+    CHECK(lls_ctx_recorded(ctx) == 1, "%s: %d calls recorded", c->name, lls_ctx_recorded(ctx));
+    lls_ctx_record(ctx, &captured, 1);
+    cudaGraphExec_t exec = capture(c);
+    if (exec) cudaGraphExecDestroy(exec);
+    CHECK(lls_ctx_recorded(ctx) == 1, "%s: %d captured calls recorded", c->name, lls_ctx_recorded(ctx));
+    lls_ctx_record(ctx, NULL, 0);
+    const lls_record *r = &eager_call;
+    CHECK(r->num_kernels > 0 && r->kernel && strncmp(r->kernel, "lls_", 4) == 0, "%s: %d launches of %s", c->name,
+          r->num_kernels, r->kernel ? r->kernel : "nothing");
+    CHECK(r->occupancy > 0 && r->occupancy <= 1 && r->registers > 0, "%s: occupancy %g, %d registers", c->name,
+          r->occupancy, r->registers);
+    CHECK((int64_t)r->grid[0] * r->grid[1] * r->grid[2] * r->block[0] * r->block[1] * r->block[2] > 0,
+          "%s: the recorded launch has no threads", c->name);
+    bool cut = c->run == run_kv_write || c->run == run_decode || c->run == run_split_decode;
+    CHECK(cut ? captured.bytes > r->bytes : captured.bytes == r->bytes, "%s: %g bytes captured, %g eager", c->name,
+          captured.bytes, r->bytes);
+}
+
+static void recording(void) {
+    for (int i = 0; i < NUM_CALLS; i++) recording_one(&calls[i]);
+    lls_ceilings ceilings = {0};
+    CHECK(lls_measure_ceilings(ctx, &ceilings) == LLS_OK && ceilings.read_bytes_per_s > 1e10, "%g bytes/s: %s",
+          ceilings.read_bytes_per_s, lls_last_error());
+}
+
 // A context, a stream and tensors on cuda:index, the same values for every index; device 0 is current afterwards.
 static void set_up(int index) {
     lls_ctx_options options = LLS_CTX_OPTIONS_INIT;
@@ -324,13 +354,14 @@ static void x02(void) {
 
 int main(void) {
     if (lls_cuda_device_count() == 0) {
-        skip_test("X01, X02, X03", "no CUDA device");
+        skip_test("X01, X02, X03, recordings", "no CUDA device");
         printf("0 passed, 0 failed, 1 skipped\n");
         return 0;
     }
     set_up(0);
     run_test("X03 each op captured in a graph, first call of the process included", x03);
     run_test("X01 each op stays on its caller's stream", x01);
+    run_test("recordings, eager and captured, and ceilings", recording);
     tear_down();
     if (lls_cuda_device_count() > 1) run_test("X02 a GPU that is not the current one", x02);
     else skip_test("X02 a GPU that is not the current one", "one CUDA device");

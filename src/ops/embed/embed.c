@@ -46,13 +46,12 @@ static const lls__variant variants[] = {
     {"ref", LLS_CPU, DTYPES, 0, LLS__CPU_PORTABLE, NULL, lls__embed_ref},
 };
 
-// The rows that ids name, each once: no more than the table has. (Ids that repeat below that count again.)
+// Ids that repeat count again, up to the whole table.
 static void cost(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost *c) {
     (void)ctx, (void)stream;
     const lls_embed_args *a = args;
-    double tokens = (double)a->ids->shape[0], vocab = (double)a->table->shape[0];
-    double share = tokens < vocab ? tokens / vocab : 1;
-    c->bytes = share * lls__tensor_bytes(a->table) + lls__tensor_bytes(a->ids) + lls__tensor_bytes(a->out);
+    c->bytes = lls__tensor_rows_bytes(a->table, a->ids->shape[0]) + lls__tensor_bytes(a->ids) +
+               lls__tensor_bytes(a->out);
     c->flops = a->scale == 1 ? 0 : (double)lls_tensor_numel(a->out);
     c->math = LLS_MATH_F32;
 }

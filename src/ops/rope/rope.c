@@ -79,7 +79,8 @@ static void cost(lls_ctx *ctx, const void *call_arg, lls_stream stream, lls__cos
     const lls_rope_args *a = &((const lls__rope_call *)call_arg)->args;
     int64_t heads = a->x->shape[1] + (a->x2 ? a->x2->shape[1] : 0);
     c->bytes = lls__tensor_bytes(a->x) + lls__tensor_bytes(a->out) + lls__tensor_bytes(a->x2) +
-               lls__tensor_bytes(a->out2) + lls__tensor_bytes(a->positions);
+               lls__tensor_bytes(a->out2) + lls__tensor_bytes(a->positions) +
+               lls__tensor_rows_bytes(a->cos, a->x->shape[0]) + lls__tensor_rows_bytes(a->sin, a->x->shape[0]);
     c->flops = 3.0 * (double)(a->x->shape[0] * heads) * a->rotary_dim;
     c->math = LLS_MATH_F32;
 }
