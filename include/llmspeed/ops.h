@@ -4,7 +4,7 @@
  *  - lls_<op>(ctx, &args, stream). Tensors must live on the context's device. Optional tensors may be NULL.
  *  - `variant` pins an implementation by name (see lls_variant_at); NULL takes the first that accepts the call.
  *  - Ops enqueue and return (CUDA) or finish before they return (CPU). They never allocate device memory,
- *    synchronise, or read device data on the host, so each can be captured in a CUDA graph.
+ *    synchronise, or read device data on the host, so each can be captured in a CUDA graph. (lls_ctx_record may.)
  *  - Zero-size inputs are valid and write nothing.
  *  - Unless said otherwise an output may not overlap an input; "in place" means exactly the same view.
  *  - "float dtype" is f32, f16 or bf16. Arithmetic is fp32 whatever the dtype, rounded once at the end.
