@@ -125,6 +125,18 @@ LLS_API lls_status lls_tokenize(const lls_model *model, const char *text, size_t
 /* Bytes of a token (not always whole characters). NULL for an id outside the vocabulary. */
 LLS_API const char *lls_token_bytes(const lls_model *model, int32_t id, size_t *bytes);
 
+/* Ids to text as they come: whole characters only, U+FFFD for bytes that cannot become one. */
+typedef struct lls_detokenizer lls_detokenizer;
+/* prompt: the ids in front of those to come, or NULL at the start of a text. They decide whether a space that comes
+ * first is the text's own or one that a SentencePiece vocabulary put there. show_control: control tokens appear as they
+ * are spelled; otherwise they are hidden. The model must outlive it. */
+LLS_API lls_status lls_detokenizer_create(const lls_model *model, const int32_t *prompt, size_t prompt_tokens,
+                                          bool show_control, lls_detokenizer **out);
+/* The characters that this token completes: not NUL-terminated, valid until the next call. id -1 ends the text: U+FFFD
+ * when a character is incomplete. Errors: LLS_ERR_ARGUMENT for an id outside the vocabulary. */
+LLS_API lls_status lls_detokenize(lls_detokenizer *detokenizer, int32_t id, const char **text, size_t *bytes);
+LLS_API void lls_detokenizer_free(lls_detokenizer *detokenizer);
+
 typedef struct lls_chat_message {
     const char *role;    /* "system", "user", "assistant" */
     const char *content; /* UTF-8 */

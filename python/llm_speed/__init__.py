@@ -14,6 +14,7 @@ from __future__ import annotations
 from . import _C, errors, ops
 from ._C import PackedWeight, get_num_threads, reserve_workspace, set_num_threads, variants
 from ._import_hook import after_import as _after_import
+from .engine import Completion, Engine, EngineStats, Event, Model, Piece
 from .errors import Error
 from .ops import (
     add_rmsnorm,

@@ -335,6 +335,34 @@ static void generate(void) {
     lls_engine_destroy(engine);
 }
 
+// Feeds ids and the end; false when a call fails.
+static bool detokenize(const int32_t *prompt, size_t prompt_tokens, const int32_t *ids, size_t n, char *all) {
+    lls_detokenizer *d;
+    lls_status status = lls_detokenizer_create(model, prompt, prompt_tokens, false, &d);
+    all[0] = '\0';
+    for (size_t i = 0; i <= n && !status; i++) {
+        const char *text;
+        size_t bytes;
+        status = lls_detokenize(d, i < n ? ids[i] : -1, &text, &bytes);
+        if (!status) strncat(all, text, bytes);
+    }
+    lls_detokenizer_free(d);
+    return status == LLS_OK;
+}
+
+static void detokenizing(void) {
+    static const char text[] = "na\u00EFve \U0001F999";
+    int32_t ids[64];
+    size_t n;
+    char all[256];
+    CHECK(lls_tokenize(model, text, strlen(text), NULL, ids, 64, &n) == LLS_OK && n > 4, "%s", lls_last_error());
+    CHECK(detokenize(NULL, 0, ids, n, all) && strcmp(all, text) == 0, "\"%s\" came back as \"%s\"", text, all);
+    CHECK(detokenize(ids, 1, ids + 1, n - 2, all) && strstr(all, "\uFFFD"), "half a character at the end: \"%s\"", all);
+    ids[0] = info.vocab_size;
+    CHECK(!detokenize(NULL, 0, ids, 1, all) && strstr(lls_last_error(), "id is"), "an id outside the vocabulary");
+    CHECK(lls_detokenizer_create(model, NULL, 1, false, NULL) == LLS_ERR_ARGUMENT, "arguments that are NULL");
+}
+
 int main(int argc, char **argv) {
     test_arguments(argc, argv, "Checks the engine's behaviour on tiny models.");
     model = test_model(test_golden_path("tiny_llama.gguf"));
@@ -350,6 +378,7 @@ int main(int argc, char **argv) {
     run_test("bad requests and options", bad_requests);
     run_test("threads and page sizes", threads_and_pages);
     run_test("generate", generate);
+    run_test("tokens to text", detokenizing);
     lls_model_free(model);
     return check_summary();
 }
