@@ -9,6 +9,7 @@
 #include "llmspeed/llmspeed.h"
 #include "ops.h"
 #include "packed.h"
+#include "profile.h"
 
 namespace py = pybind11;
 
@@ -63,6 +64,7 @@ PYBIND11_MODULE(_C, module) {
     if (!llm_speed::add_ops(module.ptr())) throw py::error_already_set();
     llm_speed::add_packed_weight(module);
     llm_speed::add_engine(module);
+    llm_speed::add_profile(module);
     module.def("variants", &variants, "Every op x variant row, in selection order.");
     module.def("build_info", &build_info, "How the library was built, and what it chose here.");
     module.def("cuda_devices", &cuda_devices, "The CUDA devices that answer; [] without a driver.");

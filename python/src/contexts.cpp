@@ -3,9 +3,26 @@
 #include <Python.h>
 #include <pthread.h>
 
-#include <vector>
-
 namespace llm_speed {
+
+// ---- Recording --------------------------------------------------------------------------------------
+
+static thread_local std::vector<RecordedCall> *recorded_calls;
+
+void record_calls(std::vector<RecordedCall> *calls) {
+    recorded_calls = calls;
+}
+
+// With the context to itself.
+static lls_status run_noted(lls_ctx *ctx, lls_stream stream, Call call, const void *args) {
+    if (!recorded_calls) return call(ctx, args, stream);
+    RecordedCall noted = {{}, stream};
+    lls_ctx_record(ctx, &noted.record, 1);
+    lls_status status = call(ctx, args, stream);
+    lls_ctx_record(ctx, nullptr, 0);
+    if (lls_ctx_recorded(ctx)) recorded_calls->push_back(noted);
+    return status;
+}
 
 // ---- CPU --------------------------------------------------------------------------------------------
 
@@ -39,7 +56,7 @@ static lls_status run_on_cpu(Call call, const void *args) {
     lls_status status;
     Py_BEGIN_ALLOW_THREADS lock_cpu();
     status = need_cpu_ctx();
-    if (!status) status = call(cpu_ctx, args, nullptr);
+    if (!status) status = run_noted(cpu_ctx, nullptr, call, args);
     unlock_cpu();
     Py_END_ALLOW_THREADS return status;
 }
@@ -131,10 +148,10 @@ lls_status run_on(lls_device device, lls_stream stream, Call call, const void *a
     lls_ctx *ctx;
     if (!workspaces.empty()) {
         Workspace *workspace = find_workspace(device.index, stream);
-        if (workspace) return call(workspace->ctx, args, stream);
+        if (workspace) return run_noted(workspace->ctx, stream, call, args);
     }
     lls_status status = cuda_ctx(device.index, &ctx);
-    return status ? status : call(ctx, args, stream);
+    return status ? status : run_noted(ctx, stream, call, args);
 }
 
 } // namespace llm_speed

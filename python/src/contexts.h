@@ -4,6 +4,7 @@
 #define LLM_SPEED_CONTEXTS_H
 
 #include <cstddef>
+#include <vector>
 
 #include "llmspeed/core.h"
 
@@ -13,6 +14,13 @@ namespace llm_speed {
 // calls queue up; the op's threads are the parallelism. On CUDA an op only enqueues, so the GIL stays.
 using Call = lls_status (*)(lls_ctx *ctx, const void *args, lls_stream stream);
 lls_status run_on(lls_device device, lls_stream stream, Call call, const void *args);
+
+struct RecordedCall {
+    lls_record record;
+    lls_stream stream;
+};
+// From now on each op call that this thread makes by run_on is noted in *calls; NULL: no more.
+void record_calls(std::vector<RecordedCall> *calls);
 
 // Makes the workspace of calls on this stream at least `bytes` large: before a graph capture, since a capture cannot
 // allocate.
