@@ -260,6 +260,11 @@ typedef struct lls_attn_score {
  *         are not written.
  *         Bad cu_seqlens or a max_q_len below the longest: CPU LLS_ERR_ARGUMENT; CUDA clips each sequence to the
  *         tensors and to max_q_len rows.
+ * bias:   [batch, num_heads, q_len, kv_len], f32 or q's dtype, any strides, 0 to broadcast along an axis; or NULL.
+ *         s[i, j] += bias[i, j] after softcap and ALiBi: position biases, and masks of 0 and -inf. -inf hides the key
+ *         from the row just as a mask does: what such a key and value hold cannot harm, and a row of -inf alone sees
+ *         nothing. +inf or NaN, at a key that causal and window leave visible, makes that row and its lse NaN. Dense
+ *         form only: with cu_seqlens LLS_ERR_ARGUMENT.
  * Source: Vaswani et al. 2017; online softmax Milakov and Gimelshein 2018; Dao et al. 2022, "FlashAttention". */
 typedef struct lls_attn_prefill_args {
     size_t struct_size;
@@ -274,6 +279,7 @@ typedef struct lls_attn_prefill_args {
     const lls_tensor *out;
     const lls_tensor *lse;
     const char *variant;
+    const lls_tensor *bias; /* dense only */
 } lls_attn_prefill_args;
 #define LLS_ATTN_PREFILL_ARGS_INIT LLS__ATTN_ARGS_INIT(lls_attn_prefill_args)
 LLS_API lls_status lls_attn_prefill(lls_ctx *ctx, const lls_attn_prefill_args *args, lls_stream stream);

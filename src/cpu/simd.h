@@ -171,6 +171,35 @@ LLS_INLINE vf vf_min(vf a, vf b) {
 #endif
 }
 
+/* The even and the odd half of the perfect shuffle of two vectors. */
+#if LLS_VF == 16
+#define LLS__SHUFFLE_LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define LLS__SHUFFLE_HIGH(a, b) \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif LLS_VF == 8
+#define LLS__SHUFFLE_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define LLS__SHUFFLE_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define LLS__SHUFFLE_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define LLS__SHUFFLE_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
+
+/* Transposes LLS_VF x LLS_VF: each perfect shuffle of the rows turns the index (row, column) by one bit, log2(LLS_VF)
+ * of them exchange the two halves. */
+LLS_INLINE void vf_transpose(vf rows[LLS_VF]) {
+#pragma GCC unroll 4
+    for (int turned = 1; turned < LLS_VF; turned *= 2) {
+        vf next[LLS_VF];
+#pragma GCC unroll 8
+        for (int i = 0; i < LLS_VF / 2; i++) {
+            next[2 * i] = LLS__SHUFFLE_LOW(rows[i], rows[i + LLS_VF / 2]);
+            next[2 * i + 1] = LLS__SHUFFLE_HIGH(rows[i], rows[i + LLS_VF / 2]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < LLS_VF; i++) rows[i] = next[i];
+    }
+}
+
 /* Sum and maximum of the lanes, in a fixed order. */
 LLS_INLINE float vf_sum(vf v) {
     float lanes[LLS_VF];

@@ -148,6 +148,20 @@ static void lanes_are_reduced(void **state) {
     }
 }
 
+static void squares_are_transposed(void **state) {
+    (void)state;
+    vf rows[LLS_VF];
+    float values[LLS_VF];
+    for (int r = 0; r < LLS_VF; r++) {
+        for (int i = 0; i < LLS_VF; i++) values[i] = (float)(r * LLS_VF + i);
+        rows[r] = vf_load_f32(values);
+    }
+    vf_transpose(rows);
+    for (int r = 0; r < LLS_VF; r++) {
+        for (int i = 0; i < LLS_VF; i++) assert_true(lane(rows[r], i) == (float)(i * LLS_VF + r));
+    }
+}
+
 static void selection(void **state) {
     (void)state;
     float a[LLS_VF], b[LLS_VF];
@@ -212,6 +226,7 @@ int LLS_CPU(simd_tests)(void) {
         cmocka_unit_test(partial_stores_touch_n_elements),
         cmocka_unit_test(offsets_count_elements),
         cmocka_unit_test(lanes_are_reduced),
+        cmocka_unit_test(squares_are_transposed),
         cmocka_unit_test(selection),
         cmocka_unit_test(fma_multiplies_and_adds),
         cmocka_unit_test(exp_special_values),

@@ -42,7 +42,10 @@ typedef struct lls__attn_problem {
     int32_t window_left, window_right; /* -1: unlimited; causal is window_right = 0 */
     float scale, softcap;
     const float *alibi, *sinks; /* [num_heads] or NULL */
-    int32_t num_splits;         /* at least 1 */
+    lls__attn_view bias;        /* added to the score of key j at + j * bias_key; data NULL: none */
+    int64_t bias_key;           /* elements */
+    lls_dtype bias_dtype;
+    int32_t num_splits; /* at least 1 */
 } lls__attn_problem;
 
 /* Sequence b: rows [q_begin, q_begin + q_len) of q, keys [kv_begin, kv_begin + kv_len). */

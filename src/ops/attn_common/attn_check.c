@@ -186,6 +186,21 @@ lls_status lls__attn_take_score(const lls_ctx *ctx, const lls_attn_mask *mask, c
     return LLS_OK;
 }
 
+lls_status lls__attn_take_bias(const lls_ctx *ctx, const lls_tensor *bias, lls__attn_problem *p) {
+    const char *op = p->op;
+    if (!bias) return LLS_OK;
+    LLS_TRY(lls__check_tensor(ctx, op, "bias", bias, 4, 4, LLS__DTYPE(LLS_F32) | LLS__DTYPE(p->dtype)));
+    LLS_TRY(lls__check_dim(op, "bias", bias, 0, p->batch, "the batch of q"));
+    LLS_TRY(lls__check_dim(op, "bias", bias, 1, p->num_heads, "the heads of q"));
+    LLS_TRY(lls__check_dim(op, "bias", bias, 2, p->q_len, "the rows of q"));
+    LLS_TRY(lls__check_dim(op, "bias", bias, 3, p->kv_len, "the rows of k"));
+    p->bias =
+        (lls__attn_view){.data = bias->data, .batch = bias->stride[0], .row = bias->stride[2], .head = bias->stride[1]};
+    p->bias_key = bias->stride[3];
+    p->bias_dtype = bias->dtype;
+    return LLS_OK;
+}
+
 bool lls__attn_is_empty(const lls__attn_problem *p) {
     return p->batch == 0 || p->total_q == 0 || p->max_q_len == 0 || p->num_heads == 0;
 }

@@ -26,6 +26,9 @@ lls_status lls__attn_take_outputs(const lls_ctx *ctx, const lls_tensor *q, const
 /* Mask and score parameters; after take_queries. */
 lls_status lls__attn_take_score(const lls_ctx *ctx, const lls_attn_mask *mask, const lls_attn_score *score,
                                 lls__attn_problem *p);
+/* bias (may be NULL) [batch, num_heads, q_len, kv_len], any strides; after take_queries and take_keys, dense form only.
+ */
+lls_status lls__attn_take_bias(const lls_ctx *ctx, const lls_tensor *bias, lls__attn_problem *p);
 /* An i32 vector of batch + 1 bounds. On the CPU also its values: non-decreasing from 0, at most `total`. */
 lls_status lls__attn_check_bounds(const lls_ctx *ctx, const char *op, lls__attn_arg bounds, int64_t batch,
                                   int64_t total);

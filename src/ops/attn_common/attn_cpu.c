@@ -9,6 +9,7 @@
 #include "core/ctx.h"
 #include "core/error.h"
 #include "core/tensor.h"
+#include "ops/attn_common/attn_bias_cpu.h"
 #include "ops/attn_common/attn_tile_cpu.h"
 
 enum {
@@ -70,14 +71,18 @@ static void bind_rows(const job *j, const lls__attn_seq *seq, int64_t kv_head, i
     rows->count = (int32_t)count;
     rows->padded = (int32_t)padded_rows(count);
     rows->last_begin = 0, rows->first_end = INT32_MAX;
+    rows->bias_key = j->p->bias_key, rows->bias_dtype = j->p->bias_dtype;
     for (int32_t r = 0; r < rows->padded; r++) {
         bool real = r < count;
-        int64_t i = (first + r) / j->group;
+        int64_t i = (first + r) / j->group, head = kv_head * j->group + (first + r) % j->group;
         lls__attn_span span = real ? lls__attn_span_of(j->p, seq, i) : (lls__attn_span){0, 0};
         rows->begin[r] = (int32_t)span.begin;
         rows->end[r] = (int32_t)span.end;
         rows->position[r] = real ? (int32_t)lls__attn_position(seq, i) : 0;
-        rows->slope[r] = real && j->p->alibi ? j->p->alibi[kv_head * j->group + (first + r) % j->group] : 0;
+        rows->slope[r] = real && j->p->alibi ? j->p->alibi[head] : 0;
+        if (real && j->p->bias.data)
+            rows->bias[r] = (const char *)j->p->bias.data +
+                            lls__attn_q_offset(&j->p->bias, seq, i, head) * lls__elem_size(j->p->bias_dtype);
         if (real && rows->begin[r] > rows->last_begin) rows->last_begin = rows->begin[r];
         if (real && rows->end[r] < rows->first_end) rows->first_end = rows->end[r];
     }
@@ -150,11 +155,16 @@ static void load_keys(const job *j, const lls__attn_view *view, const lls__attn_
 }
 
 typedef struct buffers {
-    float *q, *k, *v, *s, *state;
+    float *q, *k, *v, *s, *bias, *state;
 } buffers;
 
+static int64_t bias_floats(const job *j) {
+    return j->p->bias.data ? WIDE_KEYS * TILE_ROWS : 0;
+}
+
 static int64_t buffer_floats(const job *j) {
-    return TILE_ROWS * j->dp + 2 * MAX_KEYS * KEY_STRIDE + WIDE_KEYS * TILE_ROWS + 2 * TILE_ROWS + TILE_ROWS * j->dvp;
+    return TILE_ROWS * j->dp + 2 * MAX_KEYS * KEY_STRIDE + WIDE_KEYS * TILE_ROWS + bias_floats(j) + 2 * TILE_ROWS +
+           TILE_ROWS * j->dvp;
 }
 
 static buffers buffers_of(const job *j, int worker) {
@@ -162,7 +172,8 @@ static buffers buffers_of(const job *j, int worker) {
     b.k = b.q + TILE_ROWS * j->dp;
     b.v = b.k + MAX_KEYS * KEY_STRIDE;
     b.s = b.v + MAX_KEYS * KEY_STRIDE;
-    b.state = b.s + WIDE_KEYS * TILE_ROWS;
+    b.bias = b.s + WIDE_KEYS * TILE_ROWS;
+    b.state = b.bias + bias_floats(j);
     return b;
 }
 
@@ -170,24 +181,27 @@ static buffers buffers_of(const job *j, int worker) {
 static void run_tiles(const job *j, const lls__attn_seq *seq, int64_t kv_head, int64_t begin, int64_t end, bool few,
                       const buffers *b, query_rows *rows) {
     const lls__attn_problem *p = j->p;
-    const score_rule rule = {p->scale, p->softcap, p->alibi != NULL};
+    const score_rule rule = {p->scale, p->softcap, p->alibi != NULL, p->bias.data ? b->bias : NULL};
+    const weights w = few ? (weights){b->s, FEW_KEYS, 1} : (weights){b->s, 1, TILE_ROWS};
     int64_t tile = few ? FEW_KEYS : WIDE_KEYS;
     key_rows k, v;
-    for (int64_t first = begin; first < end;) {
-        int64_t last = lls__attn_clamp(first - first % tile + tile, first, end), keys = last - first;
+    for (int64_t first = begin, last; first < end; first = last) {
+        last = lls__attn_clamp(first - first % tile + tile, first, end);
+        int64_t keys = last - first, hidden = rule.bias ? load_bias(rows, first, keys, few, b->bias) : 0;
+        if (hidden == rows->count * keys) continue;
         // Many rows read a key so often that it pays to convert it first, in one place.
         load_keys(j, &p->k, seq, kv_head, first, last, p->head_dim, few && p->head_dim == j->dp, b->k, &k);
         load_keys(j, &p->v, seq, kv_head, first, last, p->head_dim_v, few && p->head_dim_v == j->dvp, b->v, &v);
         if (few) {
             few_scores(&k, &v, keys, b->q, rows->count, j->dp, j->dvp, b->s);
             few_softmax(rows, &rule, (int32_t)first, keys, b->s);
-            add_values(rows, (int32_t)first, keys, &v, (weights){b->s, FEW_KEYS, 1}, j->dvp);
         } else {
             wide_scores(b->k, keys, b->q, rows->padded, p->head_dim, b->s);
             wide_softmax(rows, &rule, (int32_t)first, keys, b->s);
-            add_values(rows, (int32_t)first, keys, &v, (weights){b->s, 1, TILE_ROWS}, j->dvp);
         }
-        first = last;
+        if (hidden > 0 && !are_finite(&v, keys, j->dvp))
+            add_visible_values(rows, (int32_t)first, keys, &v, w, rule.bias, j->dvp);
+        else add_values(rows, (int32_t)first, keys, &v, w, j->dvp);
     }
 }
 

@@ -71,6 +71,15 @@ __device__ __forceinline__ void lls__attn_write_row(const lls__attn_problem &p, 
         ((float *)p.lse.data)[lls__attn_q_offset(&p.lse, &s, w.i, w.head)] = sum == 0.0f ? -INFINITY : max + logf(sum);
 }
 
+/* The bias of key j for this warp's row; 0 without one. All lanes read the same element. */
+template <typename T>
+__device__ __forceinline__ float lls__attn_bias(const lls__attn_problem &p, const lls__attn_seq &s,
+                                                const lls__attn_warp &w, int64_t j) {
+    if (!p.bias.data) return 0.0f;
+    int64_t at = lls__attn_q_offset(&p.bias, &s, w.i, w.head) + j * p.bias_key;
+    return p.bias_dtype == LLS_F32 ? ((const float *)p.bias.data)[at] : lls__to_f32(((const T *)p.bias.data)[at]);
+}
+
 template <typename T, typename KV>
 __device__ __forceinline__ void lls__attn_naive(const lls__attn_problem &p, const lls__attn_parts &parts) {
     lls__attn_warp w = lls__attn_warp_of(p, p.num_splits);
@@ -100,6 +109,8 @@ __device__ __forceinline__ void lls__attn_naive(const lls__attn_problem &p, cons
     }
     int64_t kv_head = w.head / (p.num_heads / p.num_kv_heads), position = lls__attn_position(&s, w.i);
     for (int64_t j = span.begin; j < span.end; j++) {
+        float bias = lls__attn_bias<T>(p, s, w, j);
+        if (bias == -INFINITY) continue; // hidden: neither its key nor its value is read
         const KV *k = (const KV *)p.k.data + lls__attn_kv_offset(&p, &p.k, &s, j, kv_head);
         const KV *v = (const KV *)p.v.data + lls__attn_kv_offset(&p, &p.v, &s, j, kv_head);
         float dot = 0.0f;
@@ -111,6 +122,7 @@ __device__ __forceinline__ void lls__attn_naive(const lls__attn_problem &p, cons
         float score = lls__warp_reduce<lls__op_sum>(dot) * p.scale;
         if (p.softcap > 0.0f) score = p.softcap * tanhf(score / p.softcap);
         if (p.alibi) score += p.alibi[w.head] * (float)(j - position);
+        score += bias;
 
         float new_top = fmaxf(top, score);
         float reference = new_top == -INFINITY ? 0.0f : new_top; // -inf - -inf is NaN

@@ -9,11 +9,18 @@ typedef struct row {
     const lls__attn_problem *p;
     const lls__attn_seq *seq;
     int64_t i, head, kv_head;
-    lls_tensor q, k, v, out; // data and dtype only: what lls__get needs
+    lls_tensor q, k, v, out, bias; // data and dtype only: what lls__get needs
 } row;
+
+static double bias(const row *r, int64_t j) {
+    const lls__attn_problem *p = r->p;
+    if (!p->bias.data) return 0;
+    return lls__get(&r->bias, lls__attn_q_offset(&p->bias, r->seq, r->i, r->head) + j * p->bias_key);
+}
 
 static double score(const row *r, int64_t j) {
     const lls__attn_problem *p = r->p;
+    if (bias(r, j) == -INFINITY) return -INFINITY; // whatever the key holds
     int64_t q = lls__attn_q_offset(&p->q, r->seq, r->i, r->head),
             k = lls__attn_kv_offset(p, &p->k, r->seq, j, r->kv_head);
     double dot = 0;
@@ -21,7 +28,7 @@ static double score(const row *r, int64_t j) {
     double s = dot * (double)p->scale;
     if (p->softcap > 0) s = (double)p->softcap * tanh(s / (double)p->softcap);
     if (p->alibi) s += (double)p->alibi[r->head] * (double)(j - lls__attn_position(r->seq, r->i));
-    return s;
+    return s + bias(r, j);
 }
 
 static void attend(const row *r) {
@@ -31,6 +38,7 @@ static void attend(const row *r) {
     for (int64_t j = span.begin; j < span.end; j++) max = fmax(max, score(r, j));
     sum = p->sinks && max > -INFINITY ? exp((double)p->sinks[r->head] - max) : 0;
     for (int64_t j = span.begin; j < span.end; j++) {
+        if (bias(r, j) == -INFINITY) continue; // whatever the value holds
         double s = score(r, j), weight = s == -INFINITY ? 0 : exp(s - max);
         int64_t v = lls__attn_kv_offset(p, &p->v, r->seq, j, r->kv_head);
         sum += weight;
@@ -55,6 +63,7 @@ lls_status lls__attn_ref(lls_ctx *ctx, const void *args, lls_stream stream) {
                 r.q.data = p->q.data, r.q.dtype = p->dtype;
                 r.out.data = p->out.data, r.out.dtype = p->dtype;
                 r.k.data = p->k.data, r.k.dtype = p->kv_dtype;
+                r.bias.data = p->bias.data, r.bias.dtype = p->bias_dtype;
                 r.v.data = p->v.data, r.v.dtype = p->kv_dtype;
                 attend(&r);
             }

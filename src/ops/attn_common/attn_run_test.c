@@ -81,6 +81,38 @@ static double sink_of(int64_t head, const void *user) {
     return 0.25 * (double)(head % 5) - 0.5;
 }
 
+// Elements of an axis of the bias in memory.
+static int64_t bias_extent(const attn_problem *p, int axis) {
+    int64_t full[] = {p->batch, p->num_heads, p->q_len[0], p->kv_len[0]};
+    return p->bias.shared[axis] && full[axis] > 1 ? 1 : full[axis];
+}
+
+static double bias_at(int64_t index, const void *user) {
+    const attn_problem *p = user;
+    int64_t at[4];
+    for (int axis = 3; axis >= 0; axis--) {
+        at[axis] = index % bias_extent(p, axis);
+        index /= bias_extent(p, axis);
+    }
+    return p->bias.fill(p, at[0], at[1], at[2], at[3]);
+}
+
+static lls_tensor make_bias(th *h, const attn_problem *p) {
+    static const int inward[][4] = {{0, 1, 2, 3}, {0, 1, 3, 2}, {2, 0, 3, 1}}; // axes by attn_bias_order
+    int64_t full[] = {p->batch, p->num_heads, p->q_len[0], p->kv_len[0]}, shape[4], stride[4];
+    int64_t step = p->bias.order == ATTN_BIAS_SPREAD ? 3 : 1;
+    for (int n = 3; n >= 0; n--) {
+        int axis = inward[p->bias.order][n];
+        shape[axis] = bias_extent(p, axis), stride[axis] = step;
+        step *= shape[axis];
+    }
+    lls_tensor bias = th_filled(h, p->bias.dtype, 4, shape, stride, bias_at, p);
+    for (int axis = 0; axis < 4; axis++) {
+        if (p->bias.shared[axis]) bias.shape[axis] = full[axis], bias.stride[axis] = 0;
+    }
+    return bias;
+}
+
 static lls_tensor make_page_table(th *h, attn_problem *p, int64_t *num_pages) {
     int64_t size = page_size_of(p), used = 0;
     int32_t table[4096];
@@ -135,6 +167,7 @@ static void make_tensors(th *h, attn_problem *p) {
     else p->kv_lens = th_data(h, LLS_I32, 1, &batch, p->kv_len);
     if (p->alibi) p->slopes = th_filled(h, LLS_F32, 1, &heads, NULL, slope_of, &p->num_heads);
     if (p->sinks) p->sink = th_filled(h, LLS_F32, 1, &heads, NULL, sink_of, NULL);
+    if (p->bias.fill) p->bias_view = make_bias(h, p);
 }
 
 lls_status attn_run(th *h, attn_problem *p, attn_form form) {
@@ -147,6 +180,7 @@ lls_status attn_run(th *h, attn_problem *p, attn_form form) {
         lls_attn_prefill_args a = LLS_ATTN_PREFILL_ARGS_INIT;
         a.mask = p->mask, a.score = score, a.q = &p->q, a.k = &p->k, a.v = &p->v, a.out = &p->out, a.lse = &p->lse,
         a.variant = h->variant;
+        if (p->bias.fill) a.bias = &p->bias_view;
         if (form == ATTN_VARLEN) a.cu_seqlens_q = &p->cu_q, a.cu_seqlens_kv = &p->cu_kv, a.max_q_len = max_q_len;
         return lls_attn_prefill(h->ctx, &a, h->stream);
     }
@@ -180,6 +214,10 @@ double attn_out(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head
 void attn_expect_out(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head, int64_t d, double want,
                      double tol) {
     th_expect_near(h, &p->out, out_index(p, b, i, head, d), want, tol);
+}
+
+double attn_lse(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head) {
+    return th_value(h, &p->lse, lse_index(p, b, i, head));
 }
 
 void attn_expect_lse(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head, double want, double tol) {

@@ -18,6 +18,22 @@ typedef struct attn_problem attn_problem;
 /* Element d of row `row`, head `head` of sequence b; which is 'q', 'k' or 'v'. */
 typedef double (*attn_fill)(const attn_problem *p, char which, int64_t b, int64_t row, int64_t head, int64_t d);
 
+/* bias[b, head, i, j]; along a shared axis that is 0. */
+typedef double (*attn_bias_fill)(const attn_problem *p, int64_t b, int64_t head, int64_t i, int64_t j);
+
+typedef enum attn_bias_order {
+    ATTN_BIAS_ROWS,   /* the keys of a row lie together */
+    ATTN_BIAS_KEYS,   /* transposed: the rows of a key do */
+    ATTN_BIAS_SPREAD, /* the heads do, three elements apart */
+} attn_bias_order;
+
+typedef struct attn_bias {
+    attn_bias_fill fill; /* NULL: no bias */
+    lls_dtype dtype;
+    attn_bias_order order;
+    bool shared[4]; /* axes of stride 0 */
+} attn_bias;
+
 struct attn_problem {
     int32_t batch;
     int32_t q_len[ATTN_MAX_BATCH], kv_len[ATTN_MAX_BATCH];
@@ -27,6 +43,7 @@ struct attn_problem {
     lls_attn_mask mask;
     float scale, softcap;
     bool alibi, sinks;
+    attn_bias bias;         /* dense form only */
     int32_t page_size;      /* 0: 16 */
     int32_t extra_capacity; /* further keys, or pages, past the longest sequence */
     const int32_t *padding; /* page-table entries past the used range, taken in turn; NULL: 0 */
@@ -41,7 +58,7 @@ struct attn_problem {
 
     /* Made by attn_run. */
     attn_form form;
-    lls_tensor q, k, v, out, lse, cu_q, cu_kv, kv_lens, page_table, slopes, sink;
+    lls_tensor q, k, v, out, lse, cu_q, cu_kv, kv_lens, page_table, slopes, sink, bias_view;
     int32_t q_begin[ATTN_MAX_BATCH + 1], kv_begin[ATTN_MAX_BATCH + 1];
     int32_t owner[4096]; /* paged: page -> b * max_pages + number, or -1 */
     int32_t max_pages;
@@ -54,6 +71,7 @@ lls_status attn_run(th *h, attn_problem *p, attn_form form);
 double attn_out(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head, int64_t d);
 void attn_expect_out(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head, int64_t d, double want,
                      double tol);
+double attn_lse(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head);
 void attn_expect_lse(th *h, const attn_problem *p, int64_t b, int64_t i, int64_t head, double want, double tol);
 
 /* Near normal numbers, the same for the same arguments. */

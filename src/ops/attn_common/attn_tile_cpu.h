@@ -36,6 +36,7 @@ typedef struct key_rows {
 typedef struct score_rule {
     float scale, softcap;
     bool alibi;
+    const float *bias; /* of this tile, laid out as its scores; NULL: none */
 } score_rule;
 
 /* The rows of a task, and their running softmax. Rows past `count`, up to `padded`, see nothing. */
@@ -44,6 +45,9 @@ typedef struct query_rows {
     int32_t begin[TILE_ROWS], end[TILE_ROWS]; /* visible keys */
     int32_t position[TILE_ROWS];              /* ALiBi counts from here */
     float slope[TILE_ROWS];
+    const char *bias[TILE_ROWS]; /* of key 0; those of the next keys follow bias_key elements apart */
+    int64_t bias_key;
+    lls_dtype bias_dtype;
     int32_t last_begin, first_end; /* keys [last_begin, first_end) are seen by all */
     float *max, *sum;              /* [padded] */
     float *acc;                    /* [count][dvp], not yet divided by sum */
@@ -197,12 +201,16 @@ LLS_INLINE vf tanh_of(vf x) {
     return vf_select(square < vf_set1(0.04f), series, closed);
 }
 
-// The score of key j for a row at `position`, from q . k.
-LLS_INLINE vf score_of(const score_rule *rule, vf dot, vi j, vi position, vf slope) {
-    vf s = dot * vf_set1(rule->scale);
-    if (rule->softcap > 0) s = vf_set1(rule->softcap) * tanh_of(s / vf_set1(rule->softcap));
-    if (rule->alibi) s += slope * __builtin_convertvector(j - position, vf);
-    return s;
+// The score of key j for a row at `position`, from q . k = s[at].
+LLS_INLINE vf score_of(const score_rule *rule, const float *s, int64_t at, vi j, vi position, vf slope) {
+    vf score = vf_load_f32(s + at) * vf_set1(rule->scale);
+    if (rule->softcap > 0) score = vf_set1(rule->softcap) * tanh_of(score / vf_set1(rule->softcap));
+    if (rule->alibi) score += slope * __builtin_convertvector(j - position, vf);
+    if (rule->bias) {
+        vf bias = vf_load_f32(rule->bias + at);
+        score = vf_select(bias == vf_set1(-INFINITY), bias, score + bias); // -inf hides a NaN, too
+    }
+    return score;
 }
 
 LLS_INLINE vi vi_load(const int32_t *p) {
@@ -224,11 +232,11 @@ LLS_INLINE void wide_softmax_of(query_rows *rows, const score_rule *rule, int32_
         vi begin = vi_load(rows->begin + r), end = vi_load(rows->end + r), position = vi_load(rows->position + r);
         vf slope = vf_load_f32(rows->slope + r), old_max = vf_load_f32(rows->max + r), max = old_max;
         for (int64_t i = 0; i < keys; i++) {
-            float *at = s + i * TILE_ROWS + r;
+            int64_t at = i * TILE_ROWS + r;
             vi j = vi_set1(first + (int32_t)i);
-            vf score = score_of(rule, vf_load_f32(at), j, position, slope);
+            vf score = score_of(rule, s, at, j, position, slope);
             if (masked) score = vf_select((j >= begin) & (j < end), score, vf_set1(-INFINITY));
-            vf_store_f32(at, score);
+            vf_store_f32(s + at, score);
             max = vf_max(score, max);
         }
         vf reference = reference_of(max), rescale = vf_exp(old_max - reference);
@@ -248,7 +256,7 @@ LLS_INLINE void wide_softmax_of(query_rows *rows, const score_rule *rule, int32_
 static void wide_softmax(query_rows *rows, const score_rule *rule, int32_t first, int64_t keys, float *s) {
     bool masked = first < rows->last_begin || first + keys > rows->first_end;
     const score_rule plain = {.scale = rule->scale};
-    if (rule->softcap > 0 || rule->alibi) wide_softmax_of(rows, rule, first, keys, s, true);
+    if (rule->softcap > 0 || rule->alibi || rule->bias) wide_softmax_of(rows, rule, first, keys, s, true);
     else if (masked) wide_softmax_of(rows, &plain, first, keys, s, true);
     else wide_softmax_of(rows, &plain, first, keys, s, false);
 }
@@ -261,19 +269,20 @@ static void few_softmax(query_rows *rows, const score_rule *rule, int32_t first,
         int32_t end = rows->end[r] < first + (int32_t)keys ? rows->end[r] : first + (int32_t)keys;
         vi row_begin = vi_set1(rows->begin[r]), row_end = vi_set1(end), position = vi_set1(rows->position[r]);
         vf slope = vf_set1(rows->slope[r]), max = vf_set1(rows->max[r]);
-        float *at = s + r * FEW_KEYS;
         for (int64_t i = 0; i < keys; i += LLS_VF) {
+            int64_t at = r * FEW_KEYS + i;
             vi j = lane + vi_set1(first + (int32_t)i);
-            vf score = score_of(rule, vf_load_f32(at + i), j, position, slope);
+            vf score = score_of(rule, s, at, j, position, slope);
             score = vf_select((j >= row_begin) & (j < row_end), score, vf_set1(-INFINITY));
-            vf_store_f32(at + i, score);
+            vf_store_f32(s + at, score);
             max = vf_max(score, max);
         }
         max = vf_set1(vf_reduce_max(max));
         vf reference = reference_of(max), rescale = vf_exp(vf_set1(rows->max[r]) - reference), sum = {0};
         for (int64_t i = 0; i < keys; i += LLS_VF) {
-            vf weight = vf_exp(vf_load_f32(at + i) - reference);
-            vf_store_f32(at + i, weight);
+            float *at = s + r * FEW_KEYS + i;
+            vf weight = vf_exp(vf_load_f32(at) - reference);
+            vf_store_f32(at, weight);
             sum += weight;
         }
         rows->max[r] = max[0];

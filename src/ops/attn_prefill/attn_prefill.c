@@ -62,16 +62,22 @@ static lls_status validate(const lls_ctx *ctx, const lls_attn_prefill_args *a, l
         return lls__fail(LLS_ERR_ARGUMENT, "%s: cu_seqlens_q and cu_seqlens_kv must be given together, %s is NULL", op,
                          a->cu_seqlens_q ? "cu_seqlens_kv" : "cu_seqlens_q");
     }
+    if (a->bias && a->cu_seqlens_q) {
+        return lls__fail(LLS_ERR_ARGUMENT, "%s: bias is given with cu_seqlens_q, must be NULL (it needs dense q, k, v)",
+                         op);
+    }
     LLS_TRY(lls__attn_take_queries(ctx, op, a->q, a->cu_seqlens_q, a->max_q_len, p));
     LLS_TRY(take_keys(ctx, a, p));
     LLS_TRY(lls__attn_take_score(ctx, &a->mask, &a->score, p));
+    LLS_TRY(lls__attn_take_bias(ctx, a->bias, p));
     const lls__attn_arg inputs[] = {{"q", a->q},
                                     {"k", a->k},
                                     {"v", a->v},
                                     {"cu_seqlens_q", a->cu_seqlens_q},
                                     {"cu_seqlens_kv", a->cu_seqlens_kv},
                                     {"score.alibi_slopes", a->score.alibi_slopes},
-                                    {"score.sinks", a->score.sinks}};
+                                    {"score.sinks", a->score.sinks},
+                                    {"bias", a->bias}};
     return lls__attn_take_outputs(ctx, a->q, a->out, a->lse, inputs, LLS_COUNT(inputs), p);
 }
 

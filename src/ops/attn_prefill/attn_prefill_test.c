@@ -1,13 +1,15 @@
 /* attn_prefill: known faults A01 to A11 and D10 through the dense and the varlen form, strides, values nobody may see,
- * errors, products. */
+ * errors, products. The bias has a file of its own. */
 #include <math.h>
 
 #include "ops/attn_common/attn_test.h"
+#include "ops/attn_prefill/attn_bias_test.h"
 
 static const attn_form dense = ATTN_DENSE, varlen = ATTN_VARLEN;
 
 static void generate(th *h) {
     attn_generate(h, (attn_form[]){ATTN_DENSE, ATTN_VARLEN}, 2);
+    attn_bias_generate(h);
 }
 
 /* ---- A11: strides ---- */
@@ -268,6 +270,13 @@ static const th_case cases[] = {
     {"alone or in a batch", alone_or_in_a_batch, NULL, false},
     {"zero sizes", zero_sizes, NULL, false},
     {"errors", errors, NULL, false},
+    {"bias in the score", attn_bias_in_score, NULL, false},
+    {"bias as causal mask and window", attn_bias_as_mask, NULL, false},
+    {"bias as ALiBi", attn_bias_as_alibi, NULL, false},
+    {"bias that hides a row", attn_bias_hides_rows, NULL, false},
+    {"bias of inf and NaN", attn_bias_not_finite, NULL, false},
+    {"bias, zero sizes", attn_bias_zero_sizes, NULL, false},
+    {"bias, errors", attn_bias_errors, NULL, false},
 };
 
 const th_suite th_suite_attn_prefill = {"attn_prefill", cases, sizeof cases / sizeof *cases, generate};

@@ -19,34 +19,6 @@ typedef struct block {
     int64_t lanes, depth;
 } block;
 
-// The even and the odd half of the perfect shuffle of two vectors.
-#if LLS_VF == 16
-#define SHUFFLE_LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define SHUFFLE_HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#elif LLS_VF == 8
-#define SHUFFLE_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define SHUFFLE_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#else
-#define SHUFFLE_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define SHUFFLE_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#endif
-
-// Transposes LLS_VF x LLS_VF: each perfect shuffle of the rows turns the index (row, column) by one bit, log2(LLS_VF)
-// of them exchange the two halves.
-LLS_INLINE void transpose(vf rows[LLS_VF]) {
-#pragma GCC unroll 4
-    for (int turned = 1; turned < LLS_VF; turned *= 2) {
-        vf next[LLS_VF];
-#pragma GCC unroll 8
-        for (int i = 0; i < LLS_VF / 2; i++) {
-            next[2 * i] = SHUFFLE_LOW(rows[i], rows[i + LLS_VF / 2]);
-            next[2 * i + 1] = SHUFFLE_HIGH(rows[i], rows[i + LLS_VF / 2]);
-        }
-#pragma GCC unroll 16
-        for (int i = 0; i < LLS_VF; i++) rows[i] = next[i];
-    }
-}
-
 // Lanes are neighbours in memory: copies. A strip is a narrow column of a wide matrix, which hardware prefetchers do
 // not follow: hence ours.
 LLS_INLINE void pack_copied(lls_dtype dtype, const block *x, int64_t first, int width, float *strip) {
@@ -79,7 +51,7 @@ LLS_INLINE void pack_transposed(lls_dtype dtype, const block *x, int64_t first, 
                                : left >= LLS_VF ? vf_load(dtype, x->data, i)
                                                 : vf_load_n(dtype, x->data, i, left);
             }
-            transpose(square);
+            vf_transpose(square);
             float *to = strip + d * width + v;
             if (left >= LLS_VF) {
 #pragma GCC unroll 16
