@@ -108,6 +108,37 @@ static void d04(th *h, const void *param) {
     }
 }
 
+// A contiguous cache taken as a pool whose pages are its sequences: pages as long as a cache may be, of any size, with
+// gaps between pages and rows and with heads in any place.
+static void cache_as_pages(th *h, const void *param) {
+    enum { SEQUENCES = 4, BATCH = 3, KV_HEADS = 2, DIM = 32 };
+    int64_t len = *(const int32_t *)param, q_shape[] = {BATCH, 2, 4, DIM}, cache[] = {SEQUENCES, len, KV_HEADS, DIM};
+    int64_t row = 2 * KV_HEADS * DIM + 8, rows_first[] = {len * row + 40, row, DIM + 4, 1},
+            heads_first[] = {KV_HEADS * len * DIM + 24, DIM, len * DIM, 1};
+    int64_t table_shape[] = {BATCH, 2}, batch = BATCH;
+    int32_t lens[] = {(int32_t)len, 2, (int32_t)len / 2 + 1};
+    lls_tensor q = th_normal(h, LLS_F32, 4, q_shape, NULL, 1), k = th_normal(h, LLS_F16, 4, cache, rows_first, 1),
+               v = th_normal(h, LLS_F16, 4, cache, heads_first, 1), l = th_data(h, LLS_I32, 1, &batch, lens);
+    lls_tensor in_order = th_data(h, LLS_I32, 2, table_shape, (int32_t[]){0, -1, 1, -1, 2, -1}),
+               shuffled = th_data(h, LLS_I32, 2, table_shape, (int32_t[]){3, -1, 0, -1, 2, -1});
+    in_order.shape[1] = shuffled.shape[1] = 1; // its rows lie apart, too
+    lls_tensor want = th_output(h, "contiguous", LLS_F32, 4, q_shape, NULL, 1e-4),
+               out = th_output(h, "paged", LLS_F32, 4, q_shape, NULL, 1e-4),
+               other = th_output(h, "shuffled", LLS_F32, 4, q_shape, NULL, 1e-4);
+    lls_attn_decode_args a = LLS_ATTN_DECODE_ARGS_INIT;
+    a.mask.causal = true, a.q = &q, a.k_cache = &k, a.v_cache = &v, a.kv_lens = &l, a.variant = h->variant;
+    a.page_table = &in_order, a.out = &out;
+    if (!th_ok(h, lls_attn_decode(h->ctx, &a, h->stream))) return;
+    a.page_table = &shuffled, a.out = &other;
+    if (!th_ok(h, lls_attn_decode(h->ctx, &a, h->stream))) return;
+    k.shape[0] = v.shape[0] = BATCH;
+    a.page_table = NULL, a.out = &want;
+    if (!th_ok(h, lls_attn_decode(h->ctx, &a, h->stream))) return;
+    th_expect_bits_equal(h, &out, &want);
+    if (th_value(h, &other, 0) == th_value(h, &want, 0))
+        th_fail(h, "sequence 0 read its own rows, not those of page 3");
+}
+
 /* ---- D06: offsets past 2^31 and 2^32 elements; CUDA with 16 GiB free ---- */
 
 enum { FAR_PAGE_ROWS = 16, FAR_DIM = 128, FAR_PAGE = FAR_PAGE_ROWS * FAR_DIM };
@@ -316,6 +347,9 @@ static const th_case cases[] = {
     D04(48),
     D04(256),
     D04(512),
+    {"D04 cache as pages of 3", cache_as_pages, &(const int32_t){3}, false},
+    {"D04 cache as pages of 1000", cache_as_pages, &(const int32_t){1000}, false},
+    {"D04 cache as pages of 4096", cache_as_pages, &(const int32_t){4096}, false},
     {"D06 offsets past 2^32", d06, NULL, true},
     D07(1),
     D07(65),
