@@ -188,6 +188,13 @@ static void cost_of_prefill(void **state) {
     expect_cost(lls_attn_prefill(ctx, &a, NULL), q + out + 4 * key, 6 * pair, LLS_MATH_F32);
     a.lse = f32(SHAPE(1, 4, 3)), a.score.sinks = f32(SHAPE(4));
     expect_cost(lls_attn_prefill(ctx, &a, NULL), q + out + 4 * key + 48 + 16, 6 * pair, LLS_MATH_F32);
+    lls_tensor bias = *f32(SHAPE(1, 4, 3, 5)); // of each row two keys, and its heads
+    a.bias = &bias;
+    expect_cost(lls_attn_prefill(ctx, &a, NULL), q + out + 4 * key + 48 + 16 + 6 * 4 * 4, 6 * pair, LLS_MATH_F32);
+    bias.stride[1] = 0;
+    expect_cost(lls_attn_prefill(ctx, &a, NULL), q + out + 4 * key + 48 + 16 + 6 * 4, 6 * pair, LLS_MATH_F32);
+    bias.stride[2] = 0; // the keys that somebody sees
+    expect_cost(lls_attn_prefill(ctx, &a, NULL), q + out + 4 * key + 48 + 16 + 4 * 4, 6 * pair, LLS_MATH_F32);
     lls_attn_prefill_args h = LLS_ATTN_PREFILL_ARGS_INIT; // heads of the keys expanded, two sequences that share keys
     h.q = tensor(LLS_F16, SHAPE(2, 3, 4, 8)), h.out = tensor(LLS_F16, SHAPE(2, 3, 4, 8));
     h.k = h.v = expanded(expanded(tensor(LLS_F16, SHAPE(1, 5, 1, 8)), 2, 4), 0, 2);

@@ -66,6 +66,14 @@ static double elems(const lls__attn_view *v, double batch, double rows, double h
     return batch * rows * heads * width;
 }
 
+// Elements of the bias that lie where a row meets a key that it sees; axes of stride 0 are one element long.
+static double bias_elems(const lls__attn_problem *p, work w) {
+    bool rows = p->bias.row != 0, keys = p->bias_key != 0;
+    double n = rows && keys ? w.pairs : rows ? w.rows : keys ? w.keys : (double)p->batch;
+    if (p->bias.batch == 0 && p->batch > 1) n /= (double)p->batch;
+    return p->bias.head == 0 ? n : n * p->num_heads;
+}
+
 void lls__attn_cost(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost *c) {
     const lls__attn_problem *p = args;
     work w = work_of(ctx, p, stream);
@@ -77,6 +85,7 @@ void lls__attn_cost(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost
                          elems(&p->out, q_batch, q_rows, p->num_heads, p->head_dim_v)) +
                kv_size * (elems(&p->k, kv_batch, kv_rows, p->num_kv_heads, p->head_dim) +
                           elems(&p->v, kv_batch, kv_rows, p->num_kv_heads, p->head_dim_v));
+    if (p->bias.data) c->bytes += (double)lls__elem_size(p->bias_dtype) * bias_elems(p, w);
     double words = w.pages + (double)p->num_heads * (!!p->alibi + !!p->sinks);
     if (p->lse.data) words += w.rows * p->num_heads;
     if (p->cu_q) words += (double)p->batch + 1;
