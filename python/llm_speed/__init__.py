@@ -32,6 +32,7 @@ from .ops import (
     rope,
     sample,
 )
+from .profiler import OpCall, Profile, ceilings, profile
 
 __version__: str = _C.build_info()["version"]
 
