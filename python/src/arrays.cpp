@@ -309,6 +309,7 @@ bool ArrayView::open_any(const ArgumentName &name, PyObject *object, bool writab
 }
 
 void ArrayView::release() {
+    type_ = nullptr;
     if (managed_ && managed_->deleter) managed_->deleter(managed_);
     if (versioned_ && versioned_->deleter) versioned_->deleter(versioned_);
     if (has_buffer_) PyBuffer_Release(&buffer_);
@@ -322,13 +323,6 @@ void ArrayView::release() {
 
 bool device_of(const ArgumentName &name, PyObject *object, const ArrayType *type, lls_device *device) {
     *device = {LLS_CPU, 0};
-    if (type->api) {
-        dlpack::Tensor view;
-        if (type->api->view_of_object(object, &view)) return prefix_error(name);
-        if (view.device.type == dlpack::CUDA || view.device.type == dlpack::CUDA_MANAGED)
-            *device = {LLS_CUDA, view.device.index};
-        return true;
-    }
     if (type->framework == ArrayType::NUMPY) return true;
     if (!PyObject_HasAttrString((PyObject *)type->type, "__dlpack_device__")) return true;
     PyObject *pair = PyObject_CallMethod(object, "__dlpack_device__", nullptr);
@@ -353,25 +347,28 @@ bool current_stream(PyObject *object, const ArrayType *type, int32_t device_inde
     return !PyErr_Occurred();
 }
 
-bool check_no_grad(const ArgumentName &name, PyObject *object, const ArrayType *type) {
-    static PyObject *is_grad_enabled, *requires_grad;
-    if (type->framework != ArrayType::TORCH) return true;
-    if (!is_grad_enabled) {
-        PyObject *torch = PyImport_ImportModule("torch");
-        if (!torch) return false;
-        is_grad_enabled = PyObject_GetAttrString(torch, "is_grad_enabled");
-        requires_grad = PyUnicode_InternFromString("requires_grad");
-        Py_DECREF(torch);
-        if (!is_grad_enabled || !requires_grad) return false;
-    }
+static PyObject *torch_attribute(const char *name) {
+    PyObject *torch = PyImport_ImportModule("torch");
+    PyObject *value = torch ? PyObject_GetAttrString(torch, name) : nullptr;
+    Py_XDECREF(torch);
+    return value;
+}
+
+int is_grad_recorded() {
+    static PyObject *is_grad_enabled;
+    if (!is_grad_enabled && !(is_grad_enabled = torch_attribute("is_grad_enabled"))) return -1;
+    PyObject *enabled = PyObject_CallNoArgs(is_grad_enabled);
+    Py_XDECREF(enabled); // True and False never die
+    return enabled ? enabled == Py_True : -1;
+}
+
+bool check_no_grad(const ArgumentName &name, PyObject *object) {
+    static PyObject *requires_grad;
+    if (!requires_grad && !(requires_grad = PyUnicode_InternFromString("requires_grad"))) return false;
     PyObject *needs = PyObject_GetAttr(object, requires_grad);
     if (!needs) return false;
-    Py_DECREF(needs); // True and False never die
+    Py_DECREF(needs);
     if (needs != Py_True) return true;
-    PyObject *enabled = PyObject_CallNoArgs(is_grad_enabled);
-    if (!enabled) return false;
-    Py_DECREF(enabled);
-    if (enabled != Py_True) return true;
     return fail("ArgumentError",
                 "%s: %s requires a gradient, which these ops do not compute: call within torch.no_grad(), or pass "
                 "%s.detach()",

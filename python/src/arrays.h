@@ -39,6 +39,7 @@ class ArrayView {
     bool open(const ArgumentName &name, PyObject *object, bool writable, lls_stream stream);
     void release();
 
+    // NULL: not open.
     const ArrayType *type() const {
         return type_;
     }
@@ -66,10 +67,12 @@ lls_dtype dtype_named(const char *name);
 
 // The stream on which the framework of this array works now; false with a Python error set.
 bool current_stream(PyObject *object, const ArrayType *type, int32_t device_index, lls_stream *stream);
-// The device an array lives on, without opening it; false with a Python error set.
+// The device of an array whose type has no exchange API, without opening it; false with a Python error set.
 bool device_of(const ArgumentName &name, PyObject *object, const ArrayType *type, lls_device *device);
-// A torch tensor that asks for a gradient while gradients are recorded: false with a ValueError set.
-bool check_no_grad(const ArgumentName &name, PyObject *object, const ArrayType *type);
+// Does torch record gradients now? -1 with a Python error set.
+int is_grad_recorded();
+// False with an error set for a torch tensor that asks for a gradient.
+bool check_no_grad(const ArgumentName &name, PyObject *object);
 
 } // namespace llm_speed
 

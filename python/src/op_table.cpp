@@ -113,6 +113,7 @@ const Op op_table[] = {
       {"v", Kind::IN, AT(attn_prefill, v)},
       {"cu_seqlens_q", Kind::OPTIONAL_IN, AT(attn_prefill, cu_seqlens_q)},
       {"cu_seqlens_kv", Kind::OPTIONAL_IN, AT(attn_prefill, cu_seqlens_kv)},
+      {"bias", Kind::OPTIONAL_IN, AT(attn_prefill, bias)},
       {"alibi_slopes", Kind::OPTIONAL_IN, AT(attn_prefill, score.alibi_slopes)},
       {"sinks", Kind::OPTIONAL_IN, AT(attn_prefill, score.sinks)},
       {"out", Kind::OUT, AT(attn_prefill, out)},

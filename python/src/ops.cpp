@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "arrays.h"
@@ -30,19 +31,24 @@ struct OpCall {
     int num_fields;
     PyObject *const *values;
     alignas(max_align_t) unsigned char args[MAX_ARGS_BYTES];
-    ArrayView views[MAX_FIELDS];
+    // [num_fields]; room for the most, made for those there are.
+    alignas(ArrayView) unsigned char view_storage[MAX_FIELDS * sizeof(ArrayView)];
+    ArrayView *const views = (ArrayView *)view_storage;
     std::vector<float> floats;      // of the one FLOATS field
     std::vector<PyObject *> copies; // of inputs, owned
     lls_device device;
     lls_stream stream;
     bool synchronise; // JAX knows no streams: it may use the result only when it is there
+    enum { UNKNOWN, OFF, ON } grad_recording = UNKNOWN; // torch's grad mode, asked for once
 
     OpCall(const Op *op, int num_fields, PyObject *const *values) : op(op), num_fields(num_fields), values(values) {
+        for (int i = 0; i < num_fields; i++) new (&views[i]) ArrayView;
     }
     ~OpCall() {
-        for (ArrayView &view : views) view.release();
+        for (int i = 0; i < num_fields; i++) views[i].~ArrayView();
         for (PyObject *copy : copies) Py_DECREF(copy);
     }
+    bool needs_no_grad(const ArgumentName &name, PyObject *value);
     bool read();
     bool place();
     bool read_array(int i, PyObject *value);
@@ -77,7 +83,14 @@ bool OpCall::place() {
         PyObject *value = values[i];
         if (!is_array(op->fields[i].kind) || value == Py_None || packed_weight(value)) continue;
         const ArrayType *type = array_type(value);
-        if (!type || !device_of({op->name, op->fields[i].name}, value, type, &device)) return false;
+        if (!type) return false;
+        ArgumentName name = {op->name, op->fields[i].name};
+        if (type->api) { // needs no stream to be opened: once is enough
+            if (!views[i].open(name, value, is_output(op->fields[i].kind), nullptr)) return false;
+            device = views[i].tensor.device;
+        } else if (!device_of(name, value, type, &device)) {
+            return false;
+        }
         if (device.type != LLS_CUDA) return true;
         synchronise = type->framework == ArrayType::JAX;
         return given != Py_None || current_stream(value, type, device.index, &stream);
@@ -112,6 +125,15 @@ static PyObject *contiguous_copy(PyObject *array) {
     return copy;
 }
 
+bool OpCall::needs_no_grad(const ArgumentName &name, PyObject *value) {
+    if (grad_recording == UNKNOWN) {
+        int recording = is_grad_recorded();
+        if (recording < 0) return false;
+        grad_recording = recording ? ON : OFF;
+    }
+    return grad_recording == OFF || check_no_grad(name, value);
+}
+
 bool OpCall::read_array(int i, PyObject *value) {
     const Field &field = op->fields[i];
     const lls_tensor *&target = member<const lls_tensor *>(i);
@@ -123,8 +145,8 @@ bool OpCall::read_array(int i, PyObject *value) {
     if (field.kind == Kind::WEIGHT && (target = packed_weight(value))) return true;
     ArgumentName name = {op->name, field.name};
     ArrayView &view = views[i];
-    if (!view.open(name, value, is_output(field.kind), stream) || !check_no_grad(name, value, view.type()))
-        return false;
+    if (!view.type() && !view.open(name, value, is_output(field.kind), stream)) return false;
+    if (view.type()->framework == ArrayType::TORCH && !needs_no_grad(name, value)) return false;
     target = &view.tensor;
     if (!field.axes || set_axes(&view.tensor, field.axes)) return true;
     if (is_output(field.kind) || value != values[i]) { // an output, or a copy already
