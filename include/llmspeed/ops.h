@@ -85,7 +85,9 @@ LLS_API lls_status lls_layernorm(lls_ctx *ctx, const lls_layernorm_args *args, l
  * out is that dtype or f32; c has out's dtype. Any strides: a transposed operand is a view with its strides exchanged,
  * a leading dimension is a row stride. out's elements must not coincide. c may be out. beta = 0 never reads c (NaN
  * there does not spread); alpha = 0 never reads a and b.
- * k = 0 gives beta * c. A leading dimension below the row (overlapping rows of out) is LLS_ERR_STRIDE. */
+ * k = 0 gives beta * c. A leading dimension below the row (overlapping rows of out) is LLS_ERR_STRIDE.
+ * Or integers: a and b i8, out and c i32, alpha 1, beta 0 or 1 (else LLS_ERR_ARGUMENT). Sums are then exact, modulo 2^32
+ * (k up to 131071 cannot wrap without c), with the same bits from every variant. */
 typedef struct lls_gemm_args {
     size_t struct_size;
     const lls_tensor *a;

@@ -10,20 +10,11 @@
 #include "core/error.h"
 #include "core/tensor.h"
 #include "ops/gemm/gemm_kernels.h"
+#include "ops/gemm/micro.h"
 #include "ops/gemm/pack.h"
 
-// Sums take MICRO_M * MICRO_V of the level's 32 (AVX-512) or 16 vector registers; the rest hold a row of b and the
-// broadcast element of a.
-#if LLS_VF == 16
-enum { MICRO_M = 14, MICRO_V = 2 };
-#elif LLS_VF == 8
-enum { MICRO_M = 6, MICRO_V = 2 };
-#else
-enum { MICRO_M = 4, MICRO_V = 2 };
-#endif
 enum {
-    MICRO_N = MICRO_V * LLS_VF,
-    MAX_DEPTH = 256,              // a strip of b [256][MICRO_N] takes at most 32 KB of L1
+    MAX_WORDS = 256,              // a strip of b [256][MICRO_N] takes at most 32 KB of L1
     MAX_STRIPS_M = 256 / MICRO_M, // panels and sums of a 256 x 512 tile: 1.3 MB of L2
     MAX_STRIPS_N = 512 / MICRO_N,
     TASKS_PER_THREAD = 4,  // so that threads end together
@@ -32,11 +23,11 @@ enum {
 
 typedef struct job {
     lls__gemm_problem p;
-    int64_t depth;              // k of a block; the last may be shorter
+    int64_t words, depth;       // of a block of k; the last may be shorter
     int64_t strips_m, strips_n; // of a tile
     int64_t tiles_m, tiles_n;
-    float *scratch;
-    int64_t a_floats, b_floats, sum_floats; // of a worker's scratch
+    float *scratch;                      // 32-bit words: fp32, or int8 and int32 as i8.h says
+    int64_t a_words, b_words, sum_words; // of a worker's scratch
 } job;
 
 static int64_t ceil_div(int64_t x, int64_t y) {
@@ -47,57 +38,36 @@ static int64_t min64(int64_t x, int64_t y) {
     return x < y ? x : y;
 }
 
-// sums [MICRO_M][MICRO_N] = or += a [depth][MICRO_M]^T b [depth][MICRO_N], the first `rows` of them.
-LLS_INLINE void micro_kernel(int rows, int64_t depth, const float *a, const float *b, bool first, float *sums) {
-    vf sum[MICRO_M][MICRO_V];
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 4
-        for (int v = 0; v < MICRO_V; v++) sum[r][v] = vf_set1(0);
-    }
-    for (int64_t k = 0; k < depth; k++, a += MICRO_M, b += MICRO_N) {
-        vf row[MICRO_V];
-#pragma GCC unroll 4
-        for (int v = 0; v < MICRO_V; v++) row[v] = vf_load_f32(b + v * LLS_VF);
-#pragma GCC unroll 16
-        for (int r = 0; r < rows; r++) {
-            vf element = vf_set1(a[r]);
-#pragma GCC unroll 4
-            for (int v = 0; v < MICRO_V; v++) sum[r][v] = vf_fma(element, row[v], sum[r][v]);
-        }
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 4
-        for (int v = 0; v < MICRO_V; v++) {
-            float *to = sums + r * MICRO_N + v * LLS_VF;
-            vf_store_f32(to, first ? sum[r][v] : vf_load_f32(to) + sum[r][v]);
-        }
-    }
-}
-
-// Few rows need few sums: without the shorter forms one row would cost as much as MICRO_M.
-static void micro(int64_t rows, int64_t depth, const float *a, const float *b, bool first, float *sums) {
-    if (rows == 1) micro_kernel(1, depth, a, b, first, sums);
-    else if (rows == 2) micro_kernel(2, depth, a, b, first, sums);
-    else if (rows <= 4 && MICRO_M > 4) micro_kernel(4, depth, a, b, first, sums);
-    else if (rows <= 8 && MICRO_M > 8) micro_kernel(8, depth, a, b, first, sums);
-    else micro_kernel(MICRO_M, depth, a, b, first, sums);
-}
-
 // sums [strips_n][strips_m][MICRO_M][MICRO_N]
-static void multiply_panels(int64_t rows, int64_t cols, int64_t depth, const float *a, const float *b, bool first,
-                            float *sums) {
-    for (int64_t col = 0; col < cols; col += MICRO_N, b += depth * MICRO_N) {
+static void multiply_panels(bool i8, int64_t rows, int64_t cols, int64_t words, const float *a, const float *b,
+                            bool first, float *sums) {
+    for (int64_t col = 0; col < cols; col += MICRO_N, b += words * MICRO_N) {
+        vf start[MICRO_V];
+        for (int v = 0; v < MICRO_V; v++) start[v] = i8 ? i8_start(b + v * LLS_VF, words, MICRO_N) : vf_set1(0);
         const float *a_strip = a;
-        for (int64_t row = 0; row < rows; row += MICRO_M, a_strip += depth * MICRO_M, sums += MICRO_M * MICRO_N) {
-            micro(min64(rows - row, MICRO_M), depth, a_strip, b, first, sums);
+        for (int64_t row = 0; row < rows; row += MICRO_M, a_strip += words * MICRO_M, sums += MICRO_M * MICRO_N) {
+            micro(i8, min64(rows - row, MICRO_M), words, a_strip, b, start, first, sums);
         }
     }
+}
+
+// out = sums + c in int32.
+static void finish_row_i8(const lls__gemm_problem *p, const float *sums, int64_t n, int64_t out_offset,
+                          int64_t c_offset) {
+    int32_t *out = (int32_t *)p->out.data + out_offset;
+    const int32_t *c = p->c.data ? (const int32_t *)p->c.data + c_offset : NULL;
+    uint32_t sum[MICRO_N];
+    memcpy(sum, sums, (size_t)n * sizeof *sum);
+    for (int64_t i = 0; c && i < n; i++) sum[i] += (uint32_t)c[i * p->c.col];
+    for (int64_t i = 0; i < n; i++) out[i * p->out.col] = (int32_t)sum[i];
 }
 
 // One row piece of out: n <= MICRO_N columns from their sums. Offsets are those of the first column.
 static void finish_row(const lls__gemm_problem *p, const float *sums, int64_t n, int64_t out_offset, int64_t c_offset) {
+    if (p->out.dtype == LLS_I32) {
+        finish_row_i8(p, sums, n, out_offset, c_offset);
+        return;
+    }
     if (p->out.col == 1 && (!p->c.data || p->c.col == 1)) {
         for (int64_t i = 0; i < n; i += LLS_VF) {
             int64_t left = n - i;
@@ -141,21 +111,23 @@ static const void *address(const lls__gemm_matrix *x, int64_t batch, int64_t row
 static void tiles(void *arg, int64_t begin, int64_t end, int worker) {
     const job *j = arg;
     const lls__gemm_problem *p = &j->p;
-    float *a_panel = j->scratch + worker * (j->a_floats + j->b_floats + j->sum_floats),
-          *b_panel = a_panel + j->a_floats, *sums = b_panel + j->b_floats;
+    bool i8 = p->a.dtype == LLS_I8;
+    float *a_panel = j->scratch + worker * (j->a_words + j->b_words + j->sum_words), *b_panel = a_panel + j->a_words,
+          *sums = b_panel + j->b_words;
     for (int64_t i = begin; i < end; i++) {
         int64_t batch = i / (j->tiles_m * j->tiles_n);
         int64_t row0 = i / j->tiles_n % j->tiles_m * j->strips_m * MICRO_M,
                 col0 = i % j->tiles_n * j->strips_n * MICRO_N;
         int64_t rows = min64(p->m - row0, j->strips_m * MICRO_M), cols = min64(p->n - col0, j->strips_n * MICRO_N);
-        if (p->k == 0) memset(sums, 0, (size_t)j->sum_floats * sizeof *sums);
+        if (p->k == 0) memset(sums, 0, (size_t)j->sum_words * sizeof *sums);
         for (int64_t k = 0; k < p->k; k += j->depth) {
-            int64_t depth = min64(p->k - k, j->depth);
+            int64_t depth = min64(p->k - k, j->depth), words = words_of(p->a.dtype, depth);
             pack(&(block){address(&p->a, batch, row0, k), p->a.dtype, p->a.row, p->a.col, rows, depth}, MICRO_M,
                  a_panel);
             pack(&(block){address(&p->b, batch, k, col0), p->b.dtype, p->b.col, p->b.row, cols, depth}, MICRO_N,
                  b_panel);
-            multiply_panels(rows, cols, depth, a_panel, b_panel, k == 0, sums);
+            if (i8) i8_finish_a(a_panel, words * ceil_div(rows, MICRO_M) * MICRO_M);
+            multiply_panels(i8, rows, cols, words, a_panel, b_panel, k == 0, sums);
         }
         finish_tile(p, batch, row0, col0, rows, cols, sums);
     }
@@ -203,15 +175,16 @@ lls_status LLS_CPU(lls__gemm_cpu)(lls_ctx *ctx, const void *args, lls_stream str
 
     int threads = lls_ctx_num_threads(ctx);
     choose_tiles(&j, threads);
-    int64_t k_blocks = ceil_div(p->k, MAX_DEPTH);
-    j.depth = k_blocks ? ceil_div(ceil_div(p->k, k_blocks), LLS_VF) * LLS_VF : 0;
-    j.a_floats = j.depth * j.strips_m * MICRO_M + PANEL_SLACK;
-    j.b_floats = j.depth * j.strips_n * MICRO_N + PANEL_SLACK;
-    j.sum_floats = j.strips_m * j.strips_n * MICRO_M * MICRO_N;
-    j.a_floats = ceil_div(j.a_floats, 16) * 16; // every part starts on a cache line
+    int64_t words = words_of(p->a.dtype, p->k), k_blocks = ceil_div(words, MAX_WORDS);
+    j.words = k_blocks ? ceil_div(ceil_div(words, k_blocks), LLS_VF) * LLS_VF : 0;
+    j.depth = j.words * a_word(p->a.dtype);
+    j.a_words = j.words * j.strips_m * MICRO_M + PANEL_SLACK;
+    j.b_words = j.words * j.strips_n * MICRO_N + PANEL_SLACK;
+    j.sum_words = j.strips_m * j.strips_n * MICRO_M * MICRO_N;
+    j.a_words = ceil_div(j.a_words, 16) * 16; // every part starts on a cache line
     void *scratch;
-    LLS_TRY(lls__ctx_workspace(ctx, "gemm",
-                               (size_t)(threads * (j.a_floats + j.b_floats + j.sum_floats)) * sizeof(float), &scratch));
+    LLS_TRY(lls__ctx_workspace(ctx, "gemm", (size_t)(threads * (j.a_words + j.b_words + j.sum_words)) * sizeof(float),
+                               &scratch));
     j.scratch = scratch;
     int64_t products = min64(p->m, j.strips_m * MICRO_M) * min64(p->n, j.strips_n * MICRO_N) * (p->k + 1); // of a tile
     lls__parallel(ctx, p->batch * j.tiles_m * j.tiles_n, MIN_PRODUCTS / products + 1, tiles, &j);

@@ -15,7 +15,7 @@ typedef struct lls__gemm_matrix {
 
 /* out[i, m, n] = alpha * sum_k a[i, m, k] b[i, k, n] + beta * c[i, m, n]. The BLAS rules are already applied: c.data is
  * NULL when beta is 0, and k and alpha are 0 together, so that a and b are not read for alpha = 0 and an infinite alpha
- * is harmless for k = 0. */
+ * is harmless for k = 0. i8 products have i32 sums modulo 2^32, alpha 1 (or, with k, 0) and beta 0 or 1. */
 typedef struct lls__gemm_problem {
     lls__gemm_matrix a, b, c, out;
     int64_t batch, m, n, k;
@@ -40,6 +40,7 @@ __global__ void lls_gemm_01_naive_f16(lls__gemm_problem p);
 __global__ void lls_gemm_01_naive_bf16(lls__gemm_problem p);
 __global__ void lls_gemm_01_naive_f16_f32(lls__gemm_problem p);
 __global__ void lls_gemm_01_naive_bf16_f32(lls__gemm_problem p);
+__global__ void lls_gemm_01_naive_i8_i32(lls__gemm_problem p);
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,5 @@
 /* gemm: known faults G01, G02, G03, all transposes, strides and dtypes, batches with broadcast, alpha and beta, in
- * place, sizes past the grid limits, errors. */
+ * place, sizes past the grid limits, exact int8 products, errors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +56,20 @@ static double hash9_of_b(int64_t i, const void *user) {
     return th_hash9(i + 7919, user);
 }
 
+// All of int8, -128 included.
+static double i8_of_a(int64_t i, const void *user) {
+    return 64 * th_hash(i, user);
+}
+
+static double i8_of_b(int64_t i, const void *user) {
+    return 64 * th_hash(i + 7919, user);
+}
+
+// All of int32 but its lowest bits.
+static double i32_of_c(int64_t i, const void *user) {
+    return 0x1p30 * th_hash(i, user) + 0x1p22 * (th_hash(i + 101, user) + 2);
+}
+
 static lls_gemm_args args_of(const th *h, const lls_tensor *a, const lls_tensor *b, const lls_tensor *out) {
     lls_gemm_args args = LLS_GEMM_ARGS_INIT;
     args.a = a, args.b = b, args.out = out, args.variant = h->variant;
@@ -82,14 +96,16 @@ static void describe(const params *p, const char *prefix, char *name, size_t siz
 static void random_case(th *h, const void *param) {
     const params *p = param;
     th_poison_workspace(h, 1 << 20);
-    lls_tensor a = matrix(h, p->in, p->batch, p->m, p->k, p->a, NULL),
-               b = matrix(h, p->in, p->batch, p->k, p->n, p->b, NULL), c;
-    lls_tensor out = matrix(h, p->out, p->batch, p->m, p->n, p->o, p->in_place ? NULL : poison);
-    th_also_output(h, "out", &out, th_tol(p->out));
+    bool i8 = p->in == LLS_I8;
+    fill_fn *fill_c = i8 ? i32_of_c : NULL;
+    lls_tensor a = matrix(h, p->in, p->batch, p->m, p->k, p->a, i8 ? i8_of_a : NULL),
+               b = matrix(h, p->in, p->batch, p->k, p->n, p->b, i8 ? i8_of_b : NULL), c;
+    lls_tensor out = matrix(h, p->out, p->batch, p->m, p->n, p->o, p->in_place || i8 ? fill_c : poison);
+    th_also_output(h, "out", &out, i8 ? 0 : th_tol(p->out));
     lls_gemm_args args = args_of(h, &a, &b, &out);
     args.alpha = p->alpha, args.beta = p->beta;
     if (p->in_place) args.c = &out;
-    else if (p->beta != 0) c = matrix(h, p->out, p->batch, p->m, p->n, p->c, NULL), args.c = &c;
+    else if (p->beta != 0) c = matrix(h, p->out, p->batch, p->m, p->n, p->c, fill_c), args.c = &c;
     th_ok(h, lls_gemm(h->ctx, &args, h->stream));
 }
 
@@ -110,7 +126,7 @@ static void check_integers(th *h, const params *p, const lls_tensor *out) {
         for (int64_t k = 0; k < p->k; k++)
             b[col * p->k + k] = (int)hash9_of_b(fill_index(p->k, p->n, p->b, k, col), NULL);
     }
-    int64_t exact_below = p->out == LLS_F32 ? 1 << 24 : p->out == LLS_F16 ? 2048 : 256;
+    int64_t exact_below = p->out == LLS_BF16 ? 256 : p->out == LLS_F16 ? 2048 : 1 << 24;
     for (int64_t i = 0; i < p->m * p->n; i++) {
         int64_t sum = 0;
         for (int64_t k = 0; k < p->k; k++) sum += a[i / p->n * p->k + k] * b[i % p->n * p->k + k];
@@ -125,7 +141,7 @@ static void g03(th *h, const void *param) {
     const params *p = param;
     lls_tensor a = matrix(h, p->in, 0, p->m, p->k, p->a, th_hash9),
                b = matrix(h, p->in, 0, p->k, p->n, p->b, hash9_of_b);
-    lls_tensor out = matrix(h, p->out, 0, p->m, p->n, p->o, poison);
+    lls_tensor out = matrix(h, p->out, 0, p->m, p->n, p->o, p->out == LLS_I32 ? three : poison);
     th_also_output(h, "out", &out, 0); // fp32 sums of these integers are exact, so every dtype rounds once
     lls_gemm_args args = args_of(h, &a, &b, &out);
     if (th_ok(h, lls_gemm(h->ctx, &args, h->stream)) && th_is_reference(h)) check_integers(h, p, &out);
@@ -165,8 +181,48 @@ static void generate_g03(th *h) {
     }
 }
 
+// Both sides of a register tile's edges, of a quad along k, of a vector of bytes, and of the blocks of k (256, 512, 1024);
+// every way in which the operands may lie.
+static void generate_i8(th *h) {
+    static const int64_t ms[] = {1, 2, 4, 5, 6, 7, 9, 13, 15, 43}, ns[] = {1, 8, 15, 17, 33, 70},
+                         ks[] = {1, 2, 3, 4, 5, 15, 17, 63, 64, 65, 255, 257, 511, 513, 1023, 1025, 2100};
+    int turn = 0;
+    for (size_t i = 0; i < sizeof ms / sizeof *ms; i++) {
+        for (size_t j = 0; j < sizeof ns / sizeof *ns; j++) {
+            for (int t = 0; t < 4; t++, turn++) {
+                layout a = {.transposed = t & 1, .pad = turn % 3, .shifted = turn % 2}, b = a, o = {0}, c = {0};
+                b.transposed = t & 2, o.transposed = turn / 4 % 3 == 0, c.transposed = turn % 7 == 0;
+                run_random(h, (params){.m = ms[i],
+                                       .n = ns[j],
+                                       .k = ks[turn % 17],
+                                       .in = LLS_I8,
+                                       .out = LLS_I32,
+                                       .a = a,
+                                       .b = b,
+                                       .c = c,
+                                       .o = o,
+                                       .alpha = 1,
+                                       .beta = (float)(turn % 5 < 2),
+                                       .in_place = turn % 5 == 0});
+            }
+        }
+    }
+    for (int bits = 0; bits < 8; bits++) {
+        params p = {.batch = 3, .m = 9, .n = 33, .k = 70, .in = LLS_I8, .out = LLS_I32, .alpha = 1, .beta = 1};
+        p.a.broadcast = bits & 1, p.b.broadcast = bits & 2, p.c.broadcast = bits & 4, p.b.transposed = bits & 1;
+        run_random(h, p);
+    }
+    params several_tiles = {.m = 300, .n = 530, .k = 1300, .in = LLS_I8, .out = LLS_I32, .alpha = 1, .beta = 1},
+           grid_limit = {.m = 600000, .n = 1, .k = 2, .in = LLS_I8, .out = LLS_I32, .alpha = 1};
+    run_random(h, several_tiles);
+    several_tiles.b.transposed = true, several_tiles.in_place = true;
+    run_random(h, several_tiles);
+    run_random(h, grid_limit);
+}
+
 static void generate(th *h) {
     generate_g03(h);
+    generate_i8(h);
     // Both sides of the register tile's edges (4, 6, 14 rows; 8, 16, 32 columns) and of the k blocks.
     static const int64_t ms[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 29, 57},
                          ns[] = {1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 65}, ks[] = {1, 15, 16, 17, 255, 256, 257, 513};
@@ -334,6 +390,54 @@ static void rows_are_independent(th *h, const void *param) {
     }
 }
 
+static double i8_min(int64_t i, const void *user) {
+    (void)i, (void)user;
+    return -128;
+}
+
+static double i32_max(int64_t i, const void *user) {
+    (void)i, (void)user;
+    return INT32_MAX;
+}
+
+// The largest products there are, as many as it takes to wrap: 131072 times 2^14 is 2^31. And a c that wraps.
+static void i8_wraps(th *h, const void *param) {
+    (void)param;
+    int64_t m = 3, n = 2, k = 131077;
+    layout tight = {0};
+    lls_tensor a = matrix(h, LLS_I8, 0, m, k, tight, i8_min), b = matrix(h, LLS_I8, 0, k, n, tight, i8_min),
+               c = matrix(h, LLS_I32, 0, m, n, tight, i32_max);
+    lls_tensor out = th_output(h, "out", LLS_I32, 2, (int64_t[]){m, n}, NULL, 0),
+               sum = th_output(h, "sum", LLS_I32, 2, (int64_t[]){m, n}, NULL, 0);
+    lls_gemm_args args = args_of(h, &a, &b, &out);
+    if (!th_ok(h, lls_gemm(h->ctx, &args, h->stream))) return;
+    a.shape[1] = 1, b.shape[0] = 1;
+    args = args_of(h, &a, &b, &sum), args.c = &c, args.beta = 1;
+    if (!th_ok(h, lls_gemm(h->ctx, &args, h->stream))) return;
+    for (int64_t i = 0; i < m * n; i++) {
+        th_expect_near(h, &out, i, 131077.0 * 16384 - 0x1p32, 0);
+        th_expect_near(h, &sum, i, INT32_MAX + 16384.0 - 0x1p32, 0);
+    }
+}
+
+static void i8_zero_sizes(th *h, const void *param) {
+    (void)param;
+    static const int64_t sizes[][3] = {{0, 8, 8}, {8, 0, 8}, {8, 8, 0}};
+    layout tight = {0};
+    for (int s = 0; s < 3; s++) {
+        for (int beta = 0; beta < 2; beta++) {
+            lls_tensor a = matrix(h, LLS_I8, 0, sizes[s][0], sizes[s][2], tight, i8_of_a),
+                       b = matrix(h, LLS_I8, 0, sizes[s][2], sizes[s][1], tight, i8_of_b),
+                       out = matrix(h, LLS_I32, 0, sizes[s][0], sizes[s][1], tight, three);
+            th_also_output(h, "out", &out, 0);
+            lls_gemm_args args = args_of(h, &a, &b, &out);
+            args.beta = (float)beta, args.c = &out;
+            if (!th_ok(h, lls_gemm(h->ctx, &args, h->stream))) return;
+            if (s == 2) th_expect_near(h, &out, 63, 3 * beta, 0);
+        }
+    }
+}
+
 static void expect(th *h, lls_gemm_args args, lls_status status, const char *part) {
     th_expect_error(h, lls_gemm(h->ctx, &args, h->stream), status, part);
 }
@@ -389,6 +493,37 @@ static void errors(th *h, const void *param) {
     expect(h, bad, LLS_ERR_VARIANT, "no_such_rung");
 }
 
+static void i8_errors(th *h, const void *param) {
+    (void)param;
+    layout tight = {0};
+    lls_tensor a = matrix(h, LLS_I8, 0, 4, 8, tight, i8_of_a), b = matrix(h, LLS_I8, 0, 8, 6, tight, i8_of_b),
+               half_b = matrix(h, LLS_F16, 0, 8, 6, tight, NULL), c = matrix(h, LLS_I32, 0, 4, 6, tight, three);
+    lls_tensor out = matrix(h, LLS_I32, 0, 4, 6, tight, three), out32 = matrix(h, LLS_F32, 0, 4, 6, tight, three),
+               half_a = matrix(h, LLS_F16, 0, 4, 8, tight, NULL);
+    th_also_output(h, "out", &out, 0), th_also_output(h, "out32", &out32, 0);
+    lls_gemm_args good = args_of(h, &a, &b, &out), bad;
+    bad = good, bad.alpha = 2;
+    expect(h, bad, LLS_ERR_ARGUMENT, "alpha is 2, must be 1 for i8");
+    bad = good, bad.alpha = 0;
+    expect(h, bad, LLS_ERR_ARGUMENT, "alpha is 0, must be 1 for i8");
+    bad = good, bad.beta = 0.5f, bad.c = &c;
+    expect(h, bad, LLS_ERR_ARGUMENT, "beta is 0.5, must be 0 or 1 for i8");
+    bad = good, bad.beta = NAN, bad.c = &c;
+    expect(h, bad, LLS_ERR_ARGUMENT, "must be 0 or 1 for i8");
+    bad = good, bad.beta = 1;
+    expect(h, bad, LLS_ERR_ARGUMENT, "c is NULL");
+    bad = good, bad.beta = 1, bad.c = &out32;
+    expect(h, bad, LLS_ERR_DTYPE, "c.dtype is f32, must equal out.dtype = i32");
+    bad = good, bad.b = &half_b;
+    expect(h, bad, LLS_ERR_DTYPE, "b.dtype is f16, must equal a.dtype = i8");
+    bad = good, bad.out = &out32;
+    expect(h, bad, LLS_ERR_DTYPE, "out.dtype is f32 (1), must be one of i32");
+    bad = good, bad.a = &half_a, bad.b = &half_b;
+    expect(h, bad, LLS_ERR_DTYPE, "out.dtype is i32 (12), must be one of f32, f16");
+    bad = good, bad.a = &half_a, bad.b = &half_b, bad.out = &out32, bad.beta = 1, bad.c = &c;
+    expect(h, bad, LLS_ERR_DTYPE, "c.dtype is i32, must equal out.dtype = f32");
+}
+
 static const params g01_odd_f16 = {.m = 65, .n = 65, .k = 33, .in = LLS_F16, .out = LLS_F16},
                     g01_odd_f32 = {.m = 65, .n = 65, .k = 33, .in = LLS_F32, .out = LLS_F32},
                     g01_odd_bf16 =
@@ -396,7 +531,15 @@ static const params g01_odd_f16 = {.m = 65, .n = 65, .k = 33, .in = LLS_F16, .ou
                     g01_even_f16 = {.m = 128, .n = 128, .k = 64, .in = LLS_F16, .out = LLS_F32},
                     g01_even_bf16 = {.m = 128, .n = 128, .k = 64, .in = LLS_BF16, .out = LLS_BF16},
                     strided_f32 = {.in = LLS_F32, .out = LLS_F32}, strided_f16 = {.in = LLS_F16, .out = LLS_F16},
-                    strided_bf16 = {.in = LLS_BF16, .out = LLS_F32};
+                    strided_bf16 = {.in = LLS_BF16, .out = LLS_F32}, strided_i8 = {.in = LLS_I8, .out = LLS_I32},
+                    g03_i8 = {.m = 17, .n = 129, .k = 65, .in = LLS_I8, .out = LLS_I32},
+                    g03_i8_transposed = {.m = 3,
+                                         .n = 430,
+                                         .k = 1440,
+                                         .in = LLS_I8,
+                                         .out = LLS_I32,
+                                         .a = {.transposed = true, .pad = 3, .shifted = true},
+                                         .b = {.transposed = true, .pad = 3, .shifted = true}};
 
 static const th_case cases[] = {
     {"G01 65x65x33 f16", g01, &g01_odd_f16, false},
@@ -408,9 +551,15 @@ static const th_case cases[] = {
     {"both axes strided f32", both_axes_strided, &strided_f32, false},
     {"both axes strided f16", both_axes_strided, &strided_f16, false},
     {"both axes strided bf16->f32", both_axes_strided, &strided_bf16, false},
+    {"both axes strided i8", both_axes_strided, &strided_i8, false},
+    {"G03 17x129x65 i8", g03, &g03_i8, false},
+    {"G03 3x430x1440 i8 transposed", g03, &g03_i8_transposed, false},
+    {"i8 sums wrap", i8_wraps, NULL, false},
+    {"G02 zero sizes i8", i8_zero_sizes, NULL, false},
     {"expanded axes: a bias as c", expanded_axes, NULL, false},
     {"rows are independent", rows_are_independent, NULL, false},
     {"errors", errors, NULL, false},
+    {"errors of i8", i8_errors, NULL, false},
 };
 
 const th_suite th_suite_gemm = {"gemm", cases, sizeof cases / sizeof *cases, generate};
