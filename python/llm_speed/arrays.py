@@ -126,16 +126,20 @@ class _Jax:
 
 
 _CLASSES: dict[str, tuple[tuple[str, str], Any]] = {
-    "torch": (("torch", "Tensor"), _Torch),
     "numpy": (("numpy", "ndarray"), _NumPy),
     "cupy": (("cupy", "ndarray"), _CuPy),
     "jax": (("jax", "Array"), _Jax),
 }
 _known: dict[type, Any] = {}
+# torch.Tensor, which llm_speed.torch_ops puts here. Tensors are not looked up in `_known`, since torch.compile would
+# trace again whenever that grows.
+_torch_tensor: Any = ()
 
 
 def framework(x: Any) -> Any:
     """The functions for this array's framework. TypeError for one that is not known here."""
+    if isinstance(x, _torch_tensor):
+        return _Torch
     found = _known.get(type(x))
     if found is None:
         for (module, name), functions in _CLASSES.values():

@@ -13,7 +13,7 @@ from typing import Any, Callable, Tuple
 
 import torch
 
-from . import _C, ops
+from . import _C, arrays, ops
 
 _library = torch.library.Library("llm_speed", "DEF")
 _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
@@ -203,3 +203,4 @@ def _define_all() -> None:
 _define_all()
 ops._graph = _Graph
 ops._compiling = torch.compiler.is_compiling
+arrays._torch_tensor = torch.Tensor
