@@ -347,7 +347,7 @@ def attn_prefill(
         causal,
         window[0],
         window[1],
-        0.0 if scale is None else scale,
+        _scale(scale),
         softcap,
         variant,
         stream,
@@ -405,12 +405,17 @@ def attn_decode(
         causal,
         window[0],
         window[1],
-        0.0 if scale is None else scale,
+        _scale(scale),
         softcap,
         variant,
         stream,
     )
     return out if lse is None else (out, lse)
+
+
+def _scale(scale: Optional[float]) -> float:
+    """The C struct's 0 stands for the default. A scale of zero itself becomes one that no score survives."""
+    return 0.0 if scale is None else scale or 1e-30
 
 
 def _lse_shape(q: Array) -> Tuple[int, ...]:
