@@ -16,6 +16,31 @@ from ._C import PackedWeight, get_num_threads, reserve_workspace, set_num_thread
 from ._import_hook import after_import as _after_import
 from .engine import Completion, Engine, EngineStats, Event, Model, Piece
 from .errors import Error
+from .flash_attn import (
+    flash_attn_func,
+    flash_attn_kvpacked_func,
+    flash_attn_qkvpacked_func,
+    flash_attn_varlen_func,
+    flash_attn_varlen_kvpacked_func,
+    flash_attn_varlen_qkvpacked_func,
+    flash_attn_with_kvcache,
+)
+from .layers import (
+    apply_rope,
+    flash_attention,
+    fused_add_rms_norm,
+    gelu_and_mul,
+    gelu_tanh_and_mul,
+    gemma_rms_norm,
+    hgemm,
+    int8_gemm,
+    layer_norm,
+    naive_attention,
+    rms_norm,
+    silu_and_mul,
+    tensor_core_gemm,
+    tiled_attention,
+)
 from .ops import (
     add_rmsnorm,
     attn_decode,
@@ -33,6 +58,7 @@ from .ops import (
     sample,
 )
 from .profiler import OpCall, Profile, ceilings, profile
+from .sdpa import scaled_dot_product_attention
 
 __version__: str = _C.build_info()["version"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -43,3 +43,40 @@ def check(got: Any, exact: Any, working: Any) -> None:
     allowed = 2 * plain.max() + 2 * torch.finfo(got.dtype).eps * values.abs().max()
     worst = error.max()  # NaN, where there is one
     assert worst <= allowed, f"error {worst:.3e}, allowed {allowed:.3e}"
+
+
+def attend(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    causal: bool = False,
+    window: Sequence[int] = (-1, -1),
+    scale: Optional[float] = None,
+    softcap: float = 0.0,
+    bias: Optional[torch.Tensor] = None,
+) -> Tuple[torch.Tensor, torch.Tensor]:
+    """(out, lse) of textbook attention, in the dtype of q [batch, heads, q_len, head_dim], k and v with kv_heads.
+
+    causal and window are aligned bottom-right, as in llm_speed.ops; bias broadcasts to the scores.
+    """
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype)
+    q_len, kv_len = scores.shape[-2:]
+    ahead = torch.arange(kv_len) - torch.arange(kv_len - q_len, kv_len)[:, None]
+    hidden = torch.zeros(q_len, kv_len, dtype=torch.bool)
+    if causal:
+        hidden |= ahead > 0
+    if window[0] >= 0:
+        hidden |= ahead < -window[0]
+    if window[1] >= 0:
+        hidden |= ahead > window[1]
+    scores = scores.masked_fill(hidden, -torch.inf)
+    empty = (scores == -torch.inf).all(-1, keepdim=True)
+    weights = torch.softmax(scores.masked_fill(empty, 0), -1).masked_fill(empty, 0)
+    return weights @ v, torch.logsumexp(scores, -1)
