@@ -368,7 +368,7 @@ def _slots(positions: Array, page_table: Optional[Array], cache_shape: Tuple[int
     wanted = positions // page_size
     column = wanted.clamp(0, page_table.shape[1] - 1)
     slots = page_table.gather(1, column.long()).long() * page_size + positions % page_size
-    return torch.where(wanted == column, slots, num_pages * page_size)
+    return slots.masked_fill(wanted != column, num_pages * page_size)
 
 
 def _rotate(

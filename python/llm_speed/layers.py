@@ -193,6 +193,8 @@ def flash_attention(
     heads is a multiple of kv_heads. With is_causal the last row sees every key, and each row before it one key less.
     Dao et al. 2022.
     """
+    if out is not None and "jax" in type(out).__module__:
+        raise UnsupportedError("flash_attention: out cannot be a JAX array, of which there are no views")
     tokens_major = None if out is None else out.swapaxes(1, 2)
     result: Array = ops.attn_prefill(
         q.swapaxes(1, 2),

@@ -94,7 +94,7 @@ def _bias(attn_mask: Tensor, query: Tensor, shape: Tuple[int, ...]) -> Tensor:
     import torch
 
     if attn_mask.dtype == torch.bool:
-        attn_mask = torch.where(attn_mask, 0.0, float("-inf")).to(query.dtype)
+        attn_mask = query.new_zeros(attn_mask.shape).masked_fill(~attn_mask, float("-inf"))
     try:
         expanded = attn_mask.expand(shape)
     except RuntimeError as error:

@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from oracle import attend, check
+from oracle import as_torch, attend, check
 
 import llm_speed
 from llm_speed import (
@@ -121,6 +121,15 @@ def test_numpy():
     out, lse, _ = flash_attn_func(q.numpy(), k.numpy(), v.numpy(), causal=True, return_attn_probs=True)
     assert isinstance(out, np.ndarray)
     check_dense((torch.from_numpy(out), torch.from_numpy(lse)), q, k, v, causal=True)
+
+
+def test_jax():
+    jax = pytest.importorskip("jax")
+    q, k, v = make_qkv("cpu", torch.float32)
+    arrays = [jax.numpy.asarray(x.numpy()) for x in (q, k, v)]
+    out, lse, _ = flash_attn_func(*arrays, causal=True, return_attn_probs=True)
+    assert isinstance(out, jax.Array)
+    check_dense((as_torch(out), as_torch(lse)), q, k, v, causal=True)
 
 
 def test_empty(device):
@@ -344,24 +353,25 @@ def test_kvcache_appends(device, layout, rotary, q_len, new_len, options):
     assert int((~cache.v_cache.isnan()).all(-1).all(-1).sum()) == expected
 
 
-def test_kvcache_scores(device):
+@pytest.mark.parametrize("q_len, causal, window", [(4, True, (9, -1)), (1, False, (9, -1)), (4, False, (9, 0))])
+def test_kvcache_scores(device, q_len, causal, window):
     cache = Cache(device, torch.float32, "contiguous", [24, 24, 24])
-    q = random(device, torch.float32, 3, 4, 4, 24)
+    q = random(device, torch.float32, 3, q_len, 4, 24)
     slopes = torch.rand(4, device=device)
     got = flash_attn_with_kvcache(
         q,
         cache.k_cache,
         cache.v_cache,
         softmax_scale=0.4,
-        causal=True,
-        window_size=(9, 0),
+        causal=causal,
+        window_size=window,
         softcap=2.0,
         alibi_slopes=slopes,
         num_splits=3,
         return_softmax_lse=True,
     )
-    bias = both_sided_alibi(slopes, 4, 24)
-    check_dense(got, q, cache.k, cache.v, scale=0.4, causal=True, window=(9, 0), softcap=2.0, bias=bias)
+    bias = both_sided_alibi(slopes, q_len, 24)
+    check_dense(got, q, cache.k, cache.v, scale=0.4, causal=causal, window=window, softcap=2.0, bias=bias)
 
 
 def test_kvcache_lengths_by_int_or_left_out(device):
@@ -458,6 +468,7 @@ def test_cuda_graph(layout):
     def step(cache):
         return flash_attn_with_kvcache(q, cache.k_cache, cache.v_cache, k, v, cos, sin, causal=True, **eager.arguments)
 
+    step(replayed)  # what is appended at the same lengths again is the same
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         out = step(replayed)

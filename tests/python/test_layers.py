@@ -217,6 +217,14 @@ def test_attention_rungs(device):
             tiled_attention(q, k, v)
 
 
+def test_attention_into_jax_is_refused():
+    jax = pytest.importorskip("jax")
+    q = jax.numpy.ones((1, 2, 5, 8))
+    assert flash_attention(q, q, q).shape == q.shape
+    with pytest.raises(NotImplementedError, match="JAX"):
+        flash_attention(q, q, q, out=jax.numpy.zeros_like(q))
+
+
 def test_attention_of_numpy():
     q, k, v = (np.random.default_rng(i).standard_normal((1, 2, 5, 8), np.float32) for i in range(3))
     expected = flash_attention(*(torch.from_numpy(x) for x in (q, k, v)))
