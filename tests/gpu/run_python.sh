@@ -2,7 +2,7 @@
 # The Python package on this machine's GPU: builds the binding against an installed library, runs its tests and measures
 # what calls cost.
 #   tests/gpu/run_python.sh PREFIX RESULT.json [pytest options]
-# PREFIX: `cmake --install build/gpu --prefix ...` of a build with CUDA and LLS_STATIC_DEPS, made on any machine.
+# PREFIX: the prefix/ that tests/gpu/bundle.sh makes on any machine.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 prefix=$(realpath "${1:?usage: run_python.sh PREFIX RESULT.json}")

@@ -38,7 +38,8 @@ lls__gemm_problem lls__gemm_problem_of(const lls_gemm_args *args) {
 #if LLS_WITH_CUDA
 #include "dispatch/launch.h"
 
-// Same output dtype as input: index of the float dtype. f16 and bf16 into f32: 2 more. i8 into i32: the last.
+// Same output dtype as input: index of the float dtype. f16 and bf16 into f32: 2 more. Then i8 into i32.
+enum { NAIVE_I8 = 5 };
 static const lls__kernel kernels[] = {
     LLS_KERNEL(lls_gemm_01_naive_f32),     LLS_KERNEL(lls_gemm_01_naive_f16),      LLS_KERNEL(lls_gemm_01_naive_bf16),
     LLS_KERNEL(lls_gemm_01_naive_f16_f32), LLS_KERNEL(lls_gemm_01_naive_bf16_f32), LLS_KERNEL(lls_gemm_01_naive_i8_i32),
@@ -51,7 +52,7 @@ static int64_t blocks(int64_t size, int64_t block, int64_t limit) {
 
 static lls_status naive(lls_ctx *ctx, const void *args, lls_stream stream) {
     lls__gemm_problem p = lls__gemm_problem_of(args);
-    int32_t instance = p.a.dtype == LLS_I8 ? LLS_COUNT(kernels) - 1
+    int32_t instance = p.a.dtype == LLS_I8 ? NAIVE_I8
                                            : lls__float_index(p.a.dtype) + (p.out.dtype == p.a.dtype ? 0 : 2);
     lls__grid shape = {
         .grid = {(uint32_t)blocks(p.n, 32, INT32_MAX), (uint32_t)blocks(p.m, 8, 65535),
