@@ -78,7 +78,7 @@ except ImportError:
 else:
     import llm_speed.integrations.transformers as fast
 
-    config = LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, vocab_size=256)
+    config = LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4)
     model = LlamaForCausalLM(config).to(device).eval()
     ids = torch.arange(16, device=device)[None]
     with torch.no_grad():

@@ -279,7 +279,8 @@ def test_stop_strings(small):
     options = dict(max_new_tokens=40, ignore_stop_tokens=True)
     text = small.generate("ab", **options).text
     for start in range(0, len(text) - 3, 2):
-        for stops in (text[start], text[start : start + 3], [text[start + 1 : start + 4], text[start : start + 2], "never"]):
+        several = [text[start + 1 : start + 4], text[start : start + 2], "never"]
+        for stops in (text[start], text[start : start + 3], several):
             got = small.generate("ab", stop=stops, **options)
             assert got.text == first_stop(text, [stops] if isinstance(stops, str) else stops)
             assert got.finish_reason == "stop"
@@ -353,7 +354,13 @@ def test_requests_that_cannot_be(small):
 
 def test_engines_that_cannot_be():
     model = tiny()
-    for options in ({"kv_dtype": "f64"}, {"context_length": 65}, {"max_sequences": -1}, {"device": "tpu"}, {"device": "cuda:"}):
+    for options in (
+        {"kv_dtype": "f64"},
+        {"context_length": 65},
+        {"max_sequences": -1},
+        {"device": "tpu"},
+        {"device": "cuda:"},
+    ):
         with pytest.raises(errors.ArgumentError):
             Engine(model, **options)
     with pytest.raises(errors.DeviceError):
