@@ -125,9 +125,9 @@ def profile(
 
     device ("cpu", "cuda", "cuda:1") is that of the op calls; give it for a function without any. On CUDA each call
     stands between two events of torch or CuPy on the stream of the first op call, without a synchronisation in between;
-    on the CPU, and for JAX, whose calls wait, it is the clock's time. Arrays are the same in each call, so those that fit into
-    caches come from there. One more call, not timed, records the op calls of this thread; a replayed CUDA graph makes
-    none. The first profile on a device measures its ceilings, about a second, which must otherwise be idle.
+    on the CPU, and for JAX, whose calls wait, it is the clock's time. Arrays are the same in each call, so those that
+    fit into caches come from there. One more call, not timed, records the op calls of this thread; a replayed CUDA
+    graph makes none. The first profile on a device measures its ceilings for about a second: it must else be idle.
 
     UnsupportedError when the op calls ran on several devices, or on another than the one given.
     """

@@ -159,7 +159,7 @@ def test_golden_logits(name, device):
             got = made.logits(request)
             assert got.dtype == np.float32 and got.shape == (vocab,)
             error = np.sum((got - want[i]) ** 2, dtype="f8") / np.sum(want[i] ** 2, dtype="f8")
-            assert error < 1e-8, f"position {i}: NMSE {error}"
+            assert error < 1e-6, f"position {i}: NMSE {error}"
             assert events[request].token == np.argmax(got[: sampled(made.model)])
 
 
@@ -181,8 +181,11 @@ def test_golden_text(smol, device):
     with Engine(smol, device, context_length=1100, max_sequences=4) as made:
         completions = made.generate(chats, max_new_tokens=64, ignore_stop_tokens=True)
         for prompt, completion in zip(golden, completions):
-            assert completion.tokens == prompt["greedy_ids"], prompt["name"]
-            assert completion.text == smol.detokenize(prompt["greedy_ids"])
+            ids = zip(completion.tokens, prompt["greedy_ids"], prompt["top2_gap"])
+            first = next(((i, gap) for i, (got, want, gap) in enumerate(ids) if got != want), None)
+            # Other summation orders may take the other way at a fork that is near even.
+            assert first is None or (device == "cuda" and first[1] < 0.05), f"{prompt['name']}: {first}"
+            assert completion.text == smol.detokenize(completion.tokens) and len(completion.tokens) == 64
             assert completion.prompt_tokens == len(prompt["prompt_ids"]) and completion.finish_reason == "length"
 
 
