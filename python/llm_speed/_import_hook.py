@@ -3,13 +3,13 @@ importing torch."""
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.util
 import sys
 from typing import Any, Callable
 
 
-class _Loader(importlib.abc.Loader):
+# Neither class derives from importlib.abc's, whose import costs as much as this whole package.
+class _Loader:
     def __init__(self, loader: Any, then: Callable[[], None]) -> None:
         self._loader, self._then = loader, then
 
@@ -23,7 +23,7 @@ class _Loader(importlib.abc.Loader):
         self._then()
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder:
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name, self._then = name, then
 
@@ -31,7 +31,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         if name != self._name:
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        spec: Any = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader, self._then)
         return spec

@@ -74,12 +74,16 @@ def _functional(schema: str, fake: Callable[..., Any], function: Any = None, **f
     """An operator whose argument names are those of llm_speed.ops; `fake` makes its outputs."""
     parsed = torch._C.parse_schema(f"llm_speed::{schema}")
     names = [argument.name for argument in parsed.arguments]
+    defaults = {a.name: a.default_value for a in parsed.arguments if a.has_default_value()}
     function = function or getattr(ops, schema.partition("(")[0])
 
-    def kernel(*args: Any) -> Any:
-        return function(**dict(zip(names, args)), **fixed)
+    def named(args: Tuple[Any, ...]) -> dict[str, Any]:
+        return {**defaults, **dict(zip(names, args))}  # the dispatcher leaves out trailing arguments at their defaults
 
-    _define(schema, kernel, lambda *args: fake(**dict(zip(names, args))))
+    def kernel(*args: Any) -> Any:
+        return function(**named(args), **fixed)
+
+    _define(schema, kernel, lambda *args: fake(**named(args)))
 
 
 def _like(name: str) -> Callable[..., torch.Tensor]:

@@ -275,11 +275,14 @@ bool ArrayView::open_buffer(const ArgumentName &name, PyObject *object, bool wri
     tensor.device = {LLS_CPU, 0};
     tensor.layout = LLS_STRIDED;
     tensor.ndim = buffer_.ndim;
-    for (int i = 0; i < buffer_.ndim; i++) {
+    int64_t stride = 1;
+    for (int i = buffer_.ndim - 1; i >= 0; i--) {
         tensor.shape[i] = buffer_.shape[i];
         // A stride that is no multiple of the element (a field of a record) cannot be said in elements: -1 has it
-        // refused like any stride that an op cannot walk.
-        tensor.stride[i] = buffer_.strides[i] % buffer_.itemsize ? -1 : buffer_.strides[i] / buffer_.itemsize;
+        // refused like any stride that an op cannot walk. ctypes gives no strides, whatever it is asked for.
+        Py_ssize_t bytes = buffer_.strides ? buffer_.strides[i] : stride * buffer_.itemsize;
+        tensor.stride[i] = bytes % buffer_.itemsize ? -1 : bytes / buffer_.itemsize;
+        stride *= buffer_.shape[i];
     }
     return true;
 }
@@ -310,6 +313,10 @@ bool ArrayView::open_any(const ArgumentName &name, PyObject *object, bool writab
 
 void ArrayView::release() {
     type_ = nullptr;
+    if (!managed_ && !versioned_ && !has_buffer_ && !owned_) return;
+    // These may run Python code, which must not meet an error that is on its way to the caller.
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
     if (managed_ && managed_->deleter) managed_->deleter(managed_);
     if (versioned_ && versioned_->deleter) versioned_->deleter(versioned_);
     if (has_buffer_) PyBuffer_Release(&buffer_);
@@ -317,6 +324,7 @@ void ArrayView::release() {
     managed_ = nullptr;
     versioned_ = nullptr;
     has_buffer_ = false;
+    PyErr_Restore(type, value, trace);
 }
 
 // ---- Devices and streams ----------------------------------------------------------------------------
