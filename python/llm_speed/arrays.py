@@ -14,15 +14,23 @@ from .errors import DtypeError
 _NUMPY_DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "u8": "uint8", "i32": "int32", "i64": "int64"}
 _NAMES = {long: short for short, long in _NUMPY_DTYPES.items()}
 
+# The module torch, which llm_speed.torch_ops puts here. Tensors are told by it and not looked up by type in `_known`,
+# since torch.compile would trace again whenever that grows.
+_torch: Any = None
+
 
 class _Torch:
     @staticmethod
     def _dtype(name: Optional[str]) -> Any:
-        return None if name is None else getattr(sys.modules["torch"], _NUMPY_DTYPES[name])
+        return None if name is None else getattr(_torch, _NUMPY_DTYPES[name])
 
     @classmethod
     def empty(cls, like: Any, shape: Sequence[int], dtype: Optional[str]) -> Any:
         return like.new_empty(shape, dtype=cls._dtype(dtype))
+
+    @staticmethod
+    def empty_like(x: Any) -> Any:
+        return _torch.empty_like(x, memory_format=_torch.contiguous_format)
 
     @classmethod
     def full(cls, like: Any, shape: Sequence[int], value: float, dtype: str) -> Any:
@@ -34,11 +42,11 @@ class _Torch:
 
     @staticmethod
     def broadcast(x: Any, shape: Sequence[int]) -> Any:
-        return sys.modules["torch"].broadcast_to(x, shape)
+        return _torch.broadcast_to(x, shape)
 
     @staticmethod
     def current_stream(x: Any, device_index: int) -> int:
-        return sys.modules["torch"].cuda.current_stream(device_index).cuda_stream
+        return _torch.cuda.current_stream(device_index).cuda_stream
 
 
 class _NumPy:
@@ -131,14 +139,11 @@ _CLASSES: dict[str, tuple[tuple[str, str], Any]] = {
     "jax": (("jax", "Array"), _Jax),
 }
 _known: dict[type, Any] = {}
-# torch.Tensor, which llm_speed.torch_ops puts here. Tensors are not looked up in `_known`, since torch.compile would
-# trace again whenever that grows.
-_torch_tensor: Any = ()
 
 
 def framework(x: Any) -> Any:
     """The functions for this array's framework. TypeError for one that is not known here."""
-    if isinstance(x, _torch_tensor):
+    if _torch is not None and isinstance(x, _torch.Tensor):
         return _Torch
     found = _known.get(type(x))
     if found is None:
@@ -160,9 +165,11 @@ def empty(like: Any, shape: Sequence[int], dtype: Optional[str] = None) -> Any:
     return framework(like).empty(like, shape, dtype)
 
 
-def empty_like(x: Any, dtype: Optional[str] = None) -> Any:
-    """A new contiguous array of x's shape."""
-    return framework(x).empty(x, x.shape, dtype)
+def empty_like(x: Any) -> Any:
+    """A new contiguous array of x's shape and dtype."""
+    if _torch is not None and isinstance(x, _torch.Tensor):  # the hot path
+        return _Torch.empty_like(x)
+    return framework(x).empty(x, x.shape, None)
 
 
 def full(like: Any, shape: Sequence[int], value: float, dtype: str) -> Any:

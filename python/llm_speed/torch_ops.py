@@ -207,4 +207,4 @@ def _define_all() -> None:
 _define_all()
 ops._graph = _Graph
 ops._compiling = torch.compiler.is_compiling
-arrays._torch_tensor = torch.Tensor
+arrays._torch = torch
