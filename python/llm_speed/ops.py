@@ -33,6 +33,7 @@ _compiling = _never
 _graph: Any = _C
 
 _ACTS = {"silu": 0, "gelu": 1, "gelu_tanh": 2}
+_OUT_DTYPES = ("f32", "f16", "bf16", "i32")
 _COMPUTE = {"default": 0, "f32": 1}
 _STYLES = {"neox": 0, "gptj": 1}
 _SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3}
@@ -42,6 +43,11 @@ def _choice(op: str, argument: str, value: str, choices: dict[str, int]) -> int:
     if value not in choices:
         raise ArgumentError(f'{op}: {argument} is "{value}", must be one of {", ".join(choices)}')
     return choices[value]
+
+
+def _check_dtype(op: str, argument: str, name: Optional[str]) -> None:
+    if name is not None and name not in _OUT_DTYPES:
+        raise ArgumentError(f'{op}: {argument} is "{name}", must be one of {", ".join(_OUT_DTYPES)}')
 
 
 def embed(
@@ -61,6 +67,7 @@ def embed(
     "q4_1" (then `hidden` follows from the bytes). out [..., hidden] has the table's dtype unless `dtype` ("f32",
     "f16", "bf16"; needed with blocks) says otherwise. An id outside the table: ValueError on the CPU, a NaN row on CUDA.
     """
+    _check_dtype("embed", "dtype", dtype)
     if out is None:
         hidden = table.shape[1]
         if table_type is not None:
@@ -159,6 +166,7 @@ def gemm(
     a [.., k, m], trans_b takes b [.., n, k]; any strides do. a and b share one float dtype, out has it or float32
     (`out_dtype` "f32"); or a and b are int8 and out is int32, exact, with alpha 1 and beta 0 or 1. out may be c.
     """
+    _check_dtype("gemm", "out_dtype", out_dtype)
     if trans_a:
         a = a.swapaxes(-1, -2)
     if trans_b:
@@ -193,6 +201,7 @@ def linear(
     x's dtype unless `out_dtype` says otherwise. compute "f32" keeps activations in float32 where packed blocks would
     round them to 15 bits.
     """
+    _check_dtype("linear", "out_dtype", out_dtype)
     if out is None:
         out = empty(x, (*x.shape[:-1], weight.shape[0]), out_dtype)
     (_graph if _compiling() else _C).linear(

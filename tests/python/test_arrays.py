@@ -187,7 +187,10 @@ def test_jax(device):
         assert same_bits(np.asarray(y), wanted)
         normed, h = llm_speed.add_rmsnorm(x, x, w)
         assert same_bits(np.asarray(h), np.asarray(x + x)) and normed.shape == x.shape
-    assert same_bits(np.asarray(llm_speed.gemm(x, x, trans_b=True)), llm_speed.gemm(as_torch(x).to(device), as_torch(x).to(device), trans_b=True))
+    assert same_bits(
+        np.asarray(llm_speed.gemm(x, x, trans_b=True)),
+        llm_speed.gemm(as_torch(x).to(device), as_torch(x).to(device), trans_b=True),
+    )
     assert llm_speed.sample(x).dtype == np.int32
     # JAX has no 64-bit integers unless asked; it warns, and then makes others.
     with pytest.warns(UserWarning, match="int64"), pytest.raises(TypeError, match="x64"):
@@ -338,7 +341,9 @@ def test_dlpack_by_hand(versioned):
     out_values = np.full((6, 80), np.nan, np.float32)
     out = HandMade(out_values[:, :64], versioned, strides=True)
     assert llm_speed.rmsnorm(x, w, out=out) is out
-    assert same_bits(np.ascontiguousarray(out_values[:, :64]), torch_rmsnorm(x32)) and np.isnan(out_values[:, 64:]).all()
+    assert (
+        same_bits(np.ascontiguousarray(out_values[:, :64]), torch_rmsnorm(x32)) and np.isnan(out_values[:, 64:]).all()
+    )
     for a in (x, w, out):
         assert a.exported == a.deleted == 1
     quiet = HandMade(x32, versioned, deleter=False)  # a NULL deleter is legal
@@ -349,7 +354,16 @@ def test_dlpack_by_hand(versioned):
 @pytest.mark.parametrize("versioned", [False, True])
 @pytest.mark.parametrize(
     "changes",
-    [{"bits": 64}, {"lanes": 2}, {"code": 5}, {"ndim": 6}, {"device": (7, 0)}, {"flags": 1}, {"major": 2}, {"shape": 63}],
+    [
+        {"bits": 64},
+        {"lanes": 2},
+        {"code": 5},
+        {"ndim": 6},
+        {"device": (7, 0)},
+        {"flags": 1},
+        {"major": 2},
+        {"shape": 63},
+    ],
     ids=str,
 )
 def test_dlpack_deleter_runs_once_on_errors_too(versioned, changes):
@@ -466,7 +480,9 @@ def kinds(device: str) -> list[tuple[str, Any, Any, Any]]:
 def test_no_leak(device):
     for kind, x, w, out in kinds(device):
         objects = [x, w, out, None, True, "rmsnorm"]
-        assert_leaves_nothing(lambda: llm_speed.rmsnorm(x, w, out=out), 100_000 if kind != "ml_dtypes" else 20_000, objects[:3])
+        assert_leaves_nothing(
+            lambda: llm_speed.rmsnorm(x, w, out=out), 100_000 if kind != "ml_dtypes" else 20_000, objects[:3]
+        )
         assert_leaves_nothing(lambda: llm_speed.rmsnorm(x, w), 10_000, objects[:3])
     if device == "cuda":
         before = torch.cuda.memory_allocated()

@@ -48,7 +48,7 @@ def attend(
     dtype: torch.dtype,
     bias: Optional[torch.Tensor] = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """One sequence: q [q_len, heads, dim], k and v [kv_len, kv_heads, ..] -> out [q_len, heads, ..], lse [heads, q_len]."""
+    """One sequence: q [q_len, heads, dim], k, v [kv_len, kv_heads, ..] -> out [q_len, heads, ..], lse [heads, q_len]."""
     q, k, v = (t.to(dtype).transpose(0, 1) for t in (q, k, v))
     k, v = (t.repeat_interleave(q.shape[0] // t.shape[0], 0) for t in (k, v))
     q_len, kv_len = q.shape[1], k.shape[1]
@@ -181,9 +181,7 @@ def test_prefill_ragged(device, data):
     assert out[end:].isnan().all() and lse[:, end:].isnan().all()
     starts_q, starts_kv = cu_q.tolist(), cu_kv.tolist()
     expected = [
-        lambda d, i=i: attend(
-            *(t[s[i] : s[i + 1]] for t, s in ((q, starts_q), (k, starts_kv), (v, starts_kv))), o, d
-        )
+        lambda d, i=i: attend(*(t[s[i] : s[i + 1]] for t, s in ((q, starts_q), (k, starts_kv), (v, starts_kv))), o, d)
         for i in range(len(q_lens))
     ]
     join = lambda parts: (torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts], 1))  # noqa: E731
@@ -200,7 +198,9 @@ def test_decode(device, paged, ragged, data):
     (heads, kv_heads), (dim, dim_v) = draw(head_counts), draw(head_dims)
     batch = draw(st.integers(1, 3))
     kv_lens = [draw(st.sampled_from([0, 1, 6, 33, 64])) for _ in range(batch)]
-    q_lens = [draw(st.sampled_from([0, 1, 3])) for _ in range(batch)] if ragged else [draw(st.sampled_from([1, 2]))] * batch
+    q_lens = (
+        [draw(st.sampled_from([0, 1, 3])) for _ in range(batch)] if ragged else [draw(st.sampled_from([1, 2]))] * batch
+    )
     if draw(st.booleans(), label="queries are in the cache"):
         kv_lens = [max(n, m) for n, m in zip(kv_lens, q_lens)]
     # Every sequence's keys, then the cache that holds them among NaN.
@@ -302,7 +302,11 @@ def test_decode_bad_lengths(device):
 def test_merge(device, form, data):
     """Two halves of the keys, merged, are attention over all of them; and the formula itself."""
     draw = data.draw
-    dtype, tokens, heads = draw(cases.float_dtypes), draw(st.sampled_from([(0,), (1,), (7,), (2, 3)])), draw(st.integers(1, 3))
+    dtype, tokens, heads = (
+        draw(cases.float_dtypes),
+        draw(st.sampled_from([(0,), (1,), (7,), (2, 3)])),
+        draw(st.integers(1, 3)),
+    )
     dim = draw(st.sampled_from([1, 8, 80]))
     usable = cases.layouts if form == "fresh" else st.sampled_from(["contiguous", "row_strided", "offset"])
     a, b = (cases.laid_out(cases.normal((*tokens, heads, dim), dtype, device), draw(usable)) for _ in "ab")

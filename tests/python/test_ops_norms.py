@@ -55,9 +55,7 @@ def test_rmsnorm(device, form, data):
     target = x if form == "in_place" else out.tensor
     if weight is None:
         offset = 0.0
-    got = cases.run_variant(
-        llm_speed.rmsnorm, x, weight, eps, weight_offset=offset, out=target, variant=variant
-    )
+    got = cases.run_variant(llm_speed.rmsnorm, x, weight, eps, weight_offset=offset, out=target, variant=variant)
     assert got.dtype == dtype and got.shape == x.shape
     assert form != "in_place" or got is x
     out.check(got)

@@ -74,7 +74,9 @@ def test_gemm(device, batched, data):
         exact, working = exact + beta * c.double(), working + beta * c.float()
     working = working.to(out_dtype)
     options = dict(c=c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, out_dtype=out_name, out=target)
-    got = cases.run_variant(llm_speed.gemm, a, b, variant=draw(st.sampled_from(cases.variants("gemm", device))), **options)
+    got = cases.run_variant(
+        llm_speed.gemm, a, b, variant=draw(st.sampled_from(cases.variants("gemm", device))), **options
+    )
     assert target is None or got is target
     if form == "out":
         out.check(got)
@@ -93,17 +95,14 @@ def test_gemm_of_integers_is_exact(device, data):
     assert torch.equal(got.double(), a.double() @ b.double())
 
 
-@pytest.mark.skipif(
-    not any("i8" in row["dtypes"].split() for row in llm_speed.variants() if row["op"] == "gemm"),
-    reason="no integer product in this build",
-)
 @cases.settings
 @given(data=st.data())
 def test_gemm_int8(device, data):
     m, n, k = (data.draw(sizes) for _ in range(3))
     a, b = (torch.randint(-128, 128, s, device=device, dtype=torch.int8) for s in ((m, k), (k, n)))
     c = torch.randint(-1000, 1000, (m, n), device=device, dtype=torch.int32) if data.draw(st.booleans()) else None
-    got = llm_speed.gemm(a, b, c=c, beta=0.0 if c is None else 1.0)
+    variant = data.draw(st.sampled_from(cases.variants("gemm", device)))
+    got = cases.run_variant(llm_speed.gemm, a, b, c=c, beta=0.0 if c is None else 1.0, variant=variant)
     exact = a.double() @ b.double() + (0 if c is None else c.double())
     assert got.dtype == torch.int32 and torch.equal(got.double(), exact)
 
@@ -141,7 +140,11 @@ def test_embed_blocks(device, type_name, dtype):
 @given(data=st.data())
 def test_linear_blocks(device, type_name, data):
     draw = data.draw
-    rows, n, num_blocks = draw(st.sampled_from([0, 1, 3, 17])), draw(st.sampled_from([1, 5, 32, 47])), draw(st.integers(1, 3))
+    rows, n, num_blocks = (
+        draw(st.sampled_from([0, 1, 3, 17])),
+        draw(st.sampled_from([1, 5, 32, 47])),
+        draw(st.integers(1, 3)),
+    )
     dtype, out_name = draw(cases.float_dtypes), draw(st.sampled_from([None, "f32", "f16", "bf16"]))
     raw, weights = blocks_of(type_name, n, num_blocks)
     x = cases.laid_out(cases.normal((rows, weights.shape[1]), dtype, device), draw(cases.layouts))
@@ -159,7 +162,9 @@ def test_linear_blocks(device, type_name, data):
         out_dtype=out_name,
         variant=draw(st.sampled_from(linear_variants(device, packed))),
     )
-    check_linear(got, x, weights.to(device), bias, cases.DTYPES[out_name] if out_name else dtype, packed and compute == "default")
+    check_linear(
+        got, x, weights.to(device), bias, cases.DTYPES[out_name] if out_name else dtype, packed and compute == "default"
+    )
 
 
 def linear_variants(device: str, packed: bool) -> list[Optional[str]]:

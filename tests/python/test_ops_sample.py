@@ -49,7 +49,11 @@ def final_distribution(
 @given(data=st.data())
 def test_greedy_is_argmax(device, data):
     draw = data.draw
-    batch, vocab, dtype = draw(st.sampled_from([0, 1, 3])), draw(st.sampled_from([1, 2, 33, 1000])), draw(cases.float_dtypes)
+    batch, vocab, dtype = (
+        draw(st.sampled_from([0, 1, 3])),
+        draw(st.sampled_from([1, 2, 33, 1000])),
+        draw(cases.float_dtypes),
+    )
     logits = cases.normal((batch, vocab), dtype, device)
     if draw(st.booleans(), label="ties"):
         logits = logits.round()
@@ -181,7 +185,15 @@ def test_same_draw_for_every_variant_and_run(device):
 
 def test_scalars_are_arrays_of_one_value(device):
     logits = cases.normal((9, 100), torch.float16, device, 2.0)
-    scalars = {"temperature": 0.8, "top_k": 20, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.2, "seed": 2**40, "step": 3}
+    scalars = {
+        "temperature": 0.8,
+        "top_k": 20,
+        "top_p": 0.9,
+        "min_p": 0.01,
+        "repetition_penalty": 1.2,
+        "seed": 2**40,
+        "step": 3,
+    }
     dtypes = {"top_k": torch.int32, "seed": torch.int64, "step": torch.int64}
     history = torch.randint(0, 100, (9, 5), dtype=torch.int32, device=device)
     lens = torch.full((9,), 5, dtype=torch.int32, device=device)
@@ -211,7 +223,7 @@ def test_scalars_are_arrays_of_one_value(device):
 )
 def test_impossible_parameters(device, bad):
     logits = torch.randn(2, 10, device=device)
-    (name, value), = bad.items()
+    ((name, value),) = bad.items()
     default: Optional[float] = {"temperature": 1.0, "top_p": 1.0, "repetition_penalty": 1.0}.get(name, 0)
     dtype = torch.int32 if name == "top_k" else torch.float32
     column = torch.tensor([default, value], dtype=dtype, device=device)

@@ -74,7 +74,11 @@ def functional_calls(device: str) -> list[tuple[str, tuple[Any, ...], dict[str, 
         ("attn_decode_lse", (q, k, v, ids(5, 6)), {"sinks": r(4)}),
         ("attn_merge", (r(3, 2, 8), lse, r(3, 2, 8), lse + 1), {}),
         ("gated_act", (r(3, 8), r(3, 8)), {"act": "gelu_tanh"}),
-        ("sample", (r(3, 50),), {"temperature": r(3).abs(), "history": ids([1], [2], [3]), "history_lens": ids(1, 0, 1)}),
+        (
+            "sample",
+            (r(3, 50),),
+            {"temperature": r(3).abs(), "history": ids([1], [2], [3]), "history_lens": ids(1, 0, 1)},
+        ),
         ("sample_probs", (r(3, 50),), {}),
     ]
 
@@ -120,7 +124,9 @@ def out_args(op: str, given: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def test_every_operator_is_checked():
-    names = {name.partition("::")[2] for name in torch._C._dispatch_get_all_op_names() if name.startswith("llm_speed::")}
+    names = {
+        name.partition("::")[2] for name in torch._C._dispatch_get_all_op_names() if name.startswith("llm_speed::")
+    }
     assert names == {call[0] for call in functional_calls("cpu")} | {f"{op}_out" for op in _C.op_names()}
     assert set(out_calls("cpu")) == set(_C.op_names())
 
@@ -157,7 +163,9 @@ def test_operators_are_the_ops(device, index):
 # ---- torch.compile -----------------------------------------------------------------------------------
 
 
-def layer(x: torch.Tensor, residual: torch.Tensor, w: dict[str, torch.Tensor], cache: Any, positions: torch.Tensor) -> Any:
+def layer(
+    x: torch.Tensor, residual: torch.Tensor, w: dict[str, torch.Tensor], cache: Any, positions: torch.Tensor
+) -> Any:
     """A transformer layer by llm_speed.ops, as an engine would write it: outputs made and given, in place and fresh."""
     normed, residual = llm_speed.add_rmsnorm(x, residual, w["norm"])
     qkv = llm_speed.linear(normed, w["qkv"])
@@ -165,7 +173,9 @@ def layer(x: torch.Tensor, residual: torch.Tensor, w: dict[str, torch.Tensor], c
     q, k = llm_speed.rope(q, positions, x2=k)
     llm_speed.kv_write(k, v, *cache, positions.long())
     y = llm_speed.attn_prefill(q[None], k[None], v[None], causal=True)[0].flatten(1)
-    y, residual = llm_speed.add_rmsnorm(y, residual, w["norm"], out=torch.empty_like(y), residual_out=torch.empty_like(y))
+    y, residual = llm_speed.add_rmsnorm(
+        y, residual, w["norm"], out=torch.empty_like(y), residual_out=torch.empty_like(y)
+    )
     gate, up = llm_speed.gemm(y, w["up"], trans_b=True).chunk(2, -1)
     act = torch.empty_like(up)
     llm_speed.gated_act(gate, up, act="silu", out=act)
@@ -202,7 +212,9 @@ def test_inductor_fuses_around_the_ops(device):
         llm_speed.gated_act(y, y, out=y)
         return y - x
 
-    assert_compiled_equals_eager(step, lambda: (randn(3, 64, device=device), randn(64, device=device)), backend="inductor")
+    assert_compiled_equals_eager(
+        step, lambda: (randn(3, 64, device=device), randn(64, device=device)), backend="inductor"
+    )
 
 
 def test_compiled_decode_and_sampling(device):
@@ -213,7 +225,12 @@ def test_compiled_decode_and_sampling(device):
         return llm_speed.embed(ids, table), probs, llm_speed.gated_act(y.flatten(1), act="gelu")
 
     def make() -> Any:
-        return randn(2, 1, 4, 16, device=device), randn(2, 9, 2, 16, device=device), i32(9, 3, device=device), randn(64, 8, device=device)
+        return (
+            randn(2, 1, 4, 16, device=device),
+            randn(2, 9, 2, 16, device=device),
+            i32(9, 3, device=device),
+            randn(64, 8, device=device),
+        )
 
     assert_compiled_equals_eager(step, make, backend="aot_eager")
 
