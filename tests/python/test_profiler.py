@@ -63,7 +63,7 @@ def test_several_calls(device):
     assert found.occupancy == max(found.calls, key=lambda call: call.floor).occupancy
     assert found.gbps == pytest.approx(sum(call.bytes for call in found.calls) / found.median / 1e9)
     text = str(found)
-    assert text.startswith(f"layer on {found.device}: median ")
+    assert text.startswith(f"layer on {found.device}: 5 calls, median ")
     lines = text.splitlines()
     assert [line.split()[:2] for line in lines[3:]] == [[call.op, call.variant] for call in found.calls]
     assert f"bound: {found.bound}" in lines[1] and all(call.bound in line for call, line in zip(found.calls, lines[3:]))

@@ -29,10 +29,7 @@ lls_status lls_detokenizer_create(const lls_model *model, const int32_t *prompt,
 
 lls_status lls_detokenize(lls_detokenizer *d, int32_t id, const char **text, size_t *bytes) {
     if (!d || !text || !bytes) {
-        return lls__fail(LLS_ERR_ARGUMENT, "detokenize: %s is NULL",
-                         !d      ? "detokenizer"
-                         : !text ? "text"
-                                 : "bytes");
+        return lls__fail(LLS_ERR_ARGUMENT, "detokenize: %s is NULL", !d ? "detokenizer" : !text ? "text" : "bytes");
     }
     d->text.size = 0;
     LLS_TRY(id == -1 ? lls__detok_flush(&d->detok, &d->text) : lls__detok_push(&d->detok, id, &d->text));
