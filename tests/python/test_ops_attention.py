@@ -48,7 +48,7 @@ def attend(
     dtype: torch.dtype,
     bias: Optional[torch.Tensor] = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """One sequence: q [q_len, heads, dim], k, v [kv_len, kv_heads, ..] -> out [q_len, heads, ..], lse [heads, q_len]."""
+    """One sequence: q [q_len, heads, dim], k, v [kv_len, kv_heads, ..]; out [q_len, heads, ..], lse [heads, q_len]."""
     q, k, v = (t.to(dtype).transpose(0, 1) for t in (q, k, v))
     k, v = (t.repeat_interleave(q.shape[0] // t.shape[0], 0) for t in (k, v))
     q_len, kv_len = q.shape[1], k.shape[1]
