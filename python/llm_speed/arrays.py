@@ -11,7 +11,15 @@ from typing import Any, Callable, Optional, Sequence
 from .errors import DtypeError
 
 # This package's names for dtypes, and NumPy's and torch's.
-_NUMPY_DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "u8": "uint8", "i32": "int32", "i64": "int64"}
+_NUMPY_DTYPES = {
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i8": "int8",
+    "u8": "uint8",
+    "i32": "int32",
+    "i64": "int64",
+}
 _NAMES = {long: short for short, long in _NUMPY_DTYPES.items()}
 
 # The module torch, which llm_speed.torch_ops puts here. Tensors are told by it and not looked up by type in `_known`,

@@ -120,9 +120,7 @@ def hgemm(
     """
     for name, array in (("a", a), ("b", b), ("out", out)):
         _require("hgemm", name, array, ("f16", "bf16"))
-    return ops.gemm(
-        a, b, c=c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, out=out, variant=variant
-    )
+    return ops.gemm(a, b, c=c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, out=out, variant=variant)
 
 
 def tensor_core_gemm(

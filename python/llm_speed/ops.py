@@ -15,6 +15,7 @@ Errors are those of `llm_speed.errors`, with nothing written. `include/llmspeed/
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, Optional, Sequence, Tuple, Union
 
 from . import _C
@@ -65,7 +66,8 @@ def embed(
 
     ids [...] int32; table [vocab, hidden] float, or uint8 [vocab, bytes] of GGUF blocks with `table_type` such as
     "q4_1" (then `hidden` follows from the bytes). out [..., hidden] has the table's dtype unless `dtype` ("f32",
-    "f16", "bf16"; needed with blocks) says otherwise. An id outside the table: ValueError on the CPU, a NaN row on CUDA.
+    "f16", "bf16"; needed with blocks) says otherwise. An id outside the table: ValueError on the CPU, a NaN row on
+    CUDA.
     """
     _check_dtype("embed", "dtype", dtype)
     if out is None:
@@ -246,12 +248,13 @@ def rope(
 ) -> Union[Array, Tuple[Array, Array]]:
     """Rotates pairs of the first rotary_dim elements of each head; the rest is copied.
 
-    x [..., heads, head_dim] float, the axes in front are tokens; x2 [..., heads2, head_dim], such as the keys beside the queries, rotates in
-    the same call, and then (out, out2) is returned. out may be x. style "neox" pairs i with i + rotary_dim/2, "gptj"
-    2i with 2i + 1. rotary_dim 0 is head_dim.
+    x [..., heads, head_dim] float, the axes in front are tokens; x2 [..., heads2, head_dim], such as the keys beside
+    the queries, rotates in the same call, and then (out, out2) is returned. out may be x. style "neox" pairs i with
+    i + rotary_dim/2, "gptj" 2i with 2i + 1. rotary_dim 0 is head_dim.
 
     Angles are positions[t] * theta^(-2i/rotary_dim), positions [...] int32; `scaling` is "none", "linear", "llama3"
-    or "yarn" with the parameters of those methods (0: their usual defaults; `factor` must be given). Or they come as
+    or "yarn" with the parameters of those methods (0: their usual defaults; `factor` must be given); freq_factors has
+    rotary_dim/2 divisors of the frequencies. Or they come as
     tables: cos, sin [table_len, rotary_dim/2], row positions[t] for token t, or row t where positions is None.
     Su et al. 2021.
     """
@@ -259,6 +262,10 @@ def rope(
         out = empty_like(x)
     if x2 is not None and out2 is None:
         out2 = empty_like(x2)
+    if freq_factors is not None and len(freq_factors) != (rotary_dim or x.shape[-1]) // 2:
+        raise ArgumentError(
+            f"rope: freq_factors has {len(freq_factors)} elements, must be {(rotary_dim or x.shape[-1]) // 2}"
+        )
     (_graph if _compiling() else _C).rope(
         x,
         x2,
@@ -472,9 +479,7 @@ def gated_act(
     """
     if out is None:
         out = empty_like(gate)
-    (_graph if _compiling() else _C).gated_act(
-        gate, up, out, _choice("gated_act", "act", act, _ACTS), variant, stream
-    )
+    (_graph if _compiling() else _C).gated_act(gate, up, out, _choice("gated_act", "act", act, _ACTS), variant, stream)
     return out
 
 
@@ -510,7 +515,7 @@ def sample(
         out_probs = empty(logits, batch, "f32")
 
     def per_row(value: Any, default: float, dtype: str) -> Optional[Array]:
-        if not isinstance(value, (int, float)):
+        if not isinstance(value, Real):  # an array, or None
             return value
         return None if value == default else full(logits, batch, value, dtype)
 

@@ -111,7 +111,9 @@ def _embedded(ids: Any, table: Any, scale: float, table_type: Any, dtype: Any) -
 
 
 def _dtype(name: Any, like: torch.Tensor) -> torch.dtype:
-    return {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i32": torch.int32, None: like.dtype}[name]
+    return {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i32": torch.int32, None: like.dtype}[
+        name
+    ]
 
 
 def _product(a: Any, b: Any, trans_a: bool, trans_b: bool, out_dtype: Any, **_: Any) -> torch.Tensor:

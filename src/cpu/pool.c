@@ -17,17 +17,29 @@ struct lls__pool {
     pthread_mutex_t lock;
     pthread_cond_t wake;
 
-    // The job. Written by the caller before `generation` moves, read by workers after.
+    // The job. Written by the caller before the gate opens, read by the workers inside it.
     lls__pool_fn fn;
     void *arg;
     int64_t n, chunk;
     bool stop;
 
-    _Alignas(64) atomic_uint generation;
+    // The job's number in the upper half; below it CLOSED, and how many workers are inside. The caller closes the gate
+    // when all is handed out and waits for those inside alone: a worker whose core another program's threads hold (a
+    // framework's, that spin) is not waited for.
+    _Alignas(64) _Atomic uint64_t gate;
     _Alignas(64) atomic_int parked;
     _Alignas(64) _Atomic int64_t cursor; // next iteration to hand out
-    _Alignas(64) atomic_int busy;        // workers that have not finished the job
 };
+
+#define CLOSED ((uint64_t)1 << 31)
+
+static uint64_t job_of(uint64_t gate) {
+    return gate >> 32;
+}
+
+static uint64_t inside(uint64_t gate) {
+    return gate & (CLOSED - 1);
+}
 
 typedef struct worker_start {
     lls__pool *pool;
@@ -51,36 +63,49 @@ static void drain(lls__pool *pool, int worker) {
     }
 }
 
-static void wait_for_job(lls__pool *pool, unsigned seen) {
+static void wait_for_job(lls__pool *pool, uint64_t seen) {
     for (int i = 0; i < SPINS_BEFORE_PARK; i++) {
-        if (atomic_load_explicit(&pool->generation, memory_order_acquire) != seen) return;
+        if (job_of(atomic_load_explicit(&pool->gate, memory_order_acquire)) != seen) return;
         relax();
     }
-    // Sequentially consistent on both sides (see lls__pool_run): either the caller sees us parked, or we see its new
-    // generation.
+    // Sequentially consistent on both sides (see publish): either the caller sees us parked, or we see its new job.
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->parked, 1);
-    while (atomic_load(&pool->generation) == seen) pthread_cond_wait(&pool->wake, &pool->lock);
+    while (job_of(atomic_load(&pool->gate)) == seen) pthread_cond_wait(&pool->wake, &pool->lock);
     atomic_fetch_sub(&pool->parked, 1);
     pthread_mutex_unlock(&pool->lock);
+}
+
+// Goes in unless the gate is closed; the number of the job either way.
+static bool enter(lls__pool *pool, uint64_t *job) {
+    uint64_t gate = atomic_load_explicit(&pool->gate, memory_order_acquire);
+    do {
+        *job = job_of(gate);
+        if (gate & CLOSED) return false;
+    } while (!atomic_compare_exchange_weak_explicit(&pool->gate, &gate, gate + 1, memory_order_acquire,
+                                                    memory_order_acquire));
+    return true;
 }
 
 static void *worker_main(void *start_arg) {
     worker_start start = *(worker_start *)start_arg;
     free(start_arg);
     lls__pool *pool = start.pool;
-    unsigned seen = 0;
+    uint64_t seen = 0;
     for (;;) {
         wait_for_job(pool, seen);
-        seen++;
-        if (pool->stop) return NULL;
-        drain(pool, start.index);
-        atomic_fetch_sub_explicit(&pool->busy, 1, memory_order_release);
+        if (!enter(pool, &seen)) continue;
+        bool stop = pool->stop;
+        if (!stop) drain(pool, start.index);
+        atomic_fetch_sub_explicit(&pool->gate, 1, memory_order_release);
+        if (stop) return NULL;
     }
 }
 
+// Opens the gate for the next job. Nobody is inside.
 static void publish(lls__pool *pool) {
-    atomic_fetch_add(&pool->generation, 1);
+    uint64_t next = job_of(atomic_load_explicit(&pool->gate, memory_order_relaxed)) + 1;
+    atomic_store(&pool->gate, next << 32);
     if (atomic_load(&pool->parked) > 0) {
         pthread_mutex_lock(&pool->lock);
         pthread_cond_broadcast(&pool->wake);
@@ -100,10 +125,10 @@ void lls__pool_run(lls__pool *pool, int64_t n, int64_t grain, lls__pool_fn fn, v
     pool->chunk = (grains < parts ? 1 : (grains + parts - 1) / parts) * grain;
     pool->fn = fn, pool->arg = arg, pool->n = n;
     atomic_store_explicit(&pool->cursor, 0, memory_order_relaxed);
-    atomic_store_explicit(&pool->busy, pool->threads - 1, memory_order_relaxed);
     publish(pool);
     drain(pool, 0);
-    for (int spins = 0; atomic_load_explicit(&pool->busy, memory_order_acquire) > 0; spins++) {
+    atomic_fetch_or_explicit(&pool->gate, CLOSED, memory_order_relaxed);
+    for (int spins = 0; inside(atomic_load_explicit(&pool->gate, memory_order_acquire)) > 0; spins++) {
         if (spins < SPINS_BEFORE_PARK) relax();
         else sched_yield(); // a worker lost its core: give it ours
     }
