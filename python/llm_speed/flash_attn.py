@@ -289,9 +289,9 @@ def flash_attn_with_kvcache(
     """Attention over a KV cache, after the new k and v, if given, have been put into it in place.
 
     q [batch, q_len, heads, head_dim]; k_cache [batch_cache, max_len, kv_heads, head_dim], v_cache [.., head_dim_v].
-    Sequence b lies in row b of the cache (which may have more), or in row cache_batch_idx[b] (int32); with block_table [batch, max_pages]
-    int32 the caches are pages [num_pages, page_size, kv_heads, ..]. cache_seqlens, one int or [batch] int32, counts the
-    keys that are there before the call (None: the cache is full).
+    Sequence b lies in row b of the cache (which may have more), or in row cache_batch_idx[b] (int32); with block_table
+    [batch, max_pages] int32 the caches are pages [num_pages, page_size, kv_heads, ..]. cache_seqlens, one int or [batch]
+    int32, counts the keys that are there before the call (None: the cache is full).
 
     k [batch, new_len, kv_heads, head_dim], v [.., head_dim_v] go to the positions cache_seqlens + i. One past the room
     of its sequence: ValueError on the CPU before anything is written; on CUDA it is not written and the rows of that

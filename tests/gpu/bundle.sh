@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds a folder of test programs that runs on any machine with an NVIDIA driver: no CMake, no libraries, no checkout there.
 #   tests/gpu/bundle.sh [folder]     (default build/gpu-bundle)
-# Copy the folder to the GPU machine and call its run.sh. With a checkout there, tests/gpu/run_python.sh <folder>/prefix
+# Copy the folder to the GPU machine and call its run.sh, and bench.sh for the timings. With a checkout there, tests/gpu/run_python.sh <folder>/prefix
 # tests the Python package against the library in it.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -16,6 +16,6 @@ for program in tests/op_test tests/engine_test tests/load_test tests/golden_test
   strip -o "$out/$(basename "$program")" "$build/$program"
 done
 cp "$root"/tests/golden/*.{json,gguf,f32} "$out/golden/"
-cp "$root/tests/gpu/run.sh" "$out/"
+cp "$root"/tests/gpu/{run,bench}.sh "$out/"
 cmake --install "$build" --prefix "$out/prefix" --strip >/dev/null
 du -sh "$out"
