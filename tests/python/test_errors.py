@@ -225,7 +225,7 @@ def test_scalars(case):
             lambda: llm_speed.rope(
                 x.view(4, 1, 64),
                 torch.zeros(4, dtype=torch.int32, device=case.device),
-                freq_factors=["a"],
+                freq_factors=["a"] * 32,
                 out=out.view(4, 1, 64),
             ),
             TypeError,
@@ -239,7 +239,17 @@ def test_scalars(case):
                 out=out.view(4, 1, 64),
             ),
             ValueError,
-            r"rope: freq_factors\[1\] is 0",
+            "rope: freq_factors has 1 elements, must be 32",
+        ),
+        (
+            lambda: llm_speed.rope(
+                x.view(4, 1, 64),
+                torch.zeros(4, dtype=torch.int32, device=case.device),
+                freq_factors=[1.0] * 31 + [0.0],
+                out=out.view(4, 1, 64),
+            ),
+            ValueError,
+            r"rope: freq_factors\[31\] is 0",
         ),
         (
             lambda: llm_speed.rope(
