@@ -36,6 +36,17 @@ def gpu_tests(path):
     return f"Tests on an {found['gpu'].split(',')[0]} ({found['date']}): {passed} op cases passed; steps: {steps}.\n"
 
 
+def python_package(path):
+    found = json.loads(path.read_text())
+    tests = sum(row["passed"] for row in found["files"].values())
+    failed = sum(row["failed"] for row in found["files"].values())
+    rows = [[row["call"], row["dtype"], f"{row['us']:.2f}", f"{row['torch_us']:.2f}", f"{row['ratio']:.2f}"]
+            for row in found["overhead"]]
+    return (f"Python package on an {found['gpu']} ({found['date']}, torch {found['torch']}): {tests} tests passed, {failed} "
+            f"failed. What a call costs the host, small tensors, beside torch's own:\n\n" +
+            table(["call", "dtype", "µs", "torch µs", "ratio"], rows))
+
+
 def case(row):
     sizes = " x ".join(str(value) for value in row["params"].values())
     return f"{row['case']}, {sizes}"
@@ -57,7 +68,8 @@ def op_table(path):
 
 def main_tables():
     parts = [against_llama_cpp(path) for path in sorted(RESULTS.glob("*/llama_cpp.json"))]
-    return parts + [gpu_tests(path) for path in sorted(RESULTS.glob("*/tests.json"))]
+    parts += [gpu_tests(path) for path in sorted(RESULTS.glob("*/tests.json"))]
+    return parts + [python_package(path) for path in sorted(RESULTS.glob("*/python.json"))]
 
 
 def pages():
