@@ -11,7 +11,7 @@ shift 2
 build=$(mktemp -d)
 
 cmake -S "$root/python" -B "$build" -G Ninja -DLLM_SPEED_PREFIX="$prefix" >"$build/log" 2>&1 && cmake --build "$build" >>"$build/log" 2>&1 || { tail -n 30 "$build/log"; exit 1; }
-export PYTHONPATH=$build PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=$build PYTHONDONTWRITEBYTECODE=1 LLMSPEED=$prefix/bin/llmspeed
 python3 -m pytest -q -p no:cacheprovider --junitxml "$build/tests.xml" "$@" "$root/tests/python" 2>&1 | tail -n 60
 python3 "$root/bench/python_overhead.py" --json "$build/overhead.json"
 python3 - "$build" "$result" <<'PY'

@@ -3,14 +3,15 @@
 Tests that take `device` run on the CPU, and on CUDA where torch sees a GPU.
 """
 
-import os
+import pathlib
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 CUDA = torch.cuda.is_available()
-GOLDEN = os.path.join(os.path.dirname(__file__), "..", "golden")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden"
 
 
 def devices():

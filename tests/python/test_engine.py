@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import threading
@@ -13,15 +12,13 @@ import time
 
 import numpy as np
 import pytest
-from conftest import CUDA, GOLDEN
+from conftest import CUDA, GOLDEN, ROOT
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import llm_speed
 from llm_speed import Engine, Model, engine, errors
 
-GOLDEN = pathlib.Path(GOLDEN)
-ROOT = GOLDEN.parents[1]
 PROGRAM = os.environ.get("LLMSPEED", str(ROOT / "build" / "release" / "cli" / "llmspeed"))
 TINY = sorted(path.name for path in GOLDEN.glob("tiny_*.gguf"))
 TEXTS = ["", "a", "hello world", "  two  spaces ", "naïve 北京 🦙🙂", "a\0b\n\n\tc", "ﷺ e\u0301"]

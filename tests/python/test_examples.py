@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
 import torch
-from conftest import GOLDEN
+from conftest import GOLDEN, ROOT
 
 import llm_speed
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "python").glob("*.py"))
 PAGES = ["README.md", "docs/python.md"]
 
@@ -23,7 +21,7 @@ PAGES = ["README.md", "docs/python.md"]
 @pytest.mark.parametrize("program", EXAMPLES, ids=lambda path: path.name)
 def test_example(program, device):
     environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {})}
-    model = os.environ.get("LLS_TEST_MODEL") or str(pathlib.Path(GOLDEN) / "tiny_llama.gguf")
+    model = os.environ.get("LLS_TEST_MODEL") or str(GOLDEN / "tiny_llama.gguf")
     command = [sys.executable, str(program), model]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -54,7 +52,7 @@ def test_python_of_a_page(page, device, hugging_face_model, capsys, monkeypatch)
     for block in blocks:
         if "torch.cuda." in block and device != "cuda":
             continue
-        block = block.replace('"model.gguf"', repr(str(pathlib.Path(GOLDEN) / "tiny_llama.gguf")))
+        block = block.replace('"model.gguf"', repr(str(GOLDEN / "tiny_llama.gguf")))
         exec(compile(block.replace('"cuda"', f'"{device}"'), page, "exec"), names)
     assert capsys.readouterr().out
 
