@@ -41,7 +41,7 @@ class _Torch:
         return _torch.empty_like(x, memory_format=_torch.contiguous_format)
 
     @classmethod
-    def full(cls, like: Any, shape: Sequence[int], value: float, dtype: str) -> Any:
+    def full(cls, like: Any, shape: Sequence[int], value: Any, dtype: str) -> Any:
         return like.new_full(shape, value, dtype=cls._dtype(dtype))
 
     @staticmethod
@@ -71,7 +71,7 @@ class _NumPy:
         return sys.modules["numpy"].empty(shape, cls._dtype(dtype) or like.dtype)
 
     @classmethod
-    def full(cls, like: Any, shape: Sequence[int], value: float, dtype: str) -> Any:
+    def full(cls, like: Any, shape: Sequence[int], value: Any, dtype: str) -> Any:
         return sys.modules["numpy"].full(shape, value, cls._dtype(dtype))
 
     @staticmethod
@@ -94,7 +94,7 @@ class _CuPy:
             return sys.modules["cupy"].empty(shape, _NumPy._dtype(dtype) or like.dtype)
 
     @classmethod
-    def full(cls, like: Any, shape: Sequence[int], value: float, dtype: str) -> Any:
+    def full(cls, like: Any, shape: Sequence[int], value: Any, dtype: str) -> Any:
         with like.device:
             return sys.modules["cupy"].full(shape, value, _NumPy._dtype(dtype))
 
@@ -119,7 +119,7 @@ class _Jax:
         return cls.full(like, shape, 0, dtype)
 
     @staticmethod
-    def full(like: Any, shape: Sequence[int], value: float, dtype: Optional[str]) -> Any:
+    def full(like: Any, shape: Sequence[int], value: Any, dtype: Optional[str]) -> Any:
         jax = sys.modules["jax"]
         wanted = _NumPy._dtype(dtype) or like.dtype
         with jax.default_device(next(iter(like.devices()))):
@@ -180,7 +180,7 @@ def empty_like(x: Any) -> Any:
     return framework(x).empty(x, x.shape, None)
 
 
-def full(like: Any, shape: Sequence[int], value: float, dtype: str) -> Any:
+def full(like: Any, shape: Sequence[int], value: Any, dtype: str) -> Any:
     """The same, with one value everywhere."""
     return framework(like).full(like, shape, value, dtype)
 
