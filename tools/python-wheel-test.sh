@@ -9,6 +9,7 @@ trap 'rm -rf "$scratch"' EXIT
 
 "$root/build/venv/bin/python" -m build --no-isolation --outdir "$scratch/dist" . >"$scratch/log" 2>&1 || { tail -n 40 "$scratch/log"; exit 1; }
 ls -l "$scratch"/dist
+[ "$(stat -c %s "$scratch"/dist/*.tar.gz)" -lt 1000000 ] || { echo "the source archive holds more than sources"; exit 1; }
 python3 -m venv "$scratch/venv"
 "$scratch/venv/bin/python" -m pip install -q --disable-pip-version-check "$scratch"/dist/*.whl
 cd "$scratch" # so that the installed package is found, not this tree's
