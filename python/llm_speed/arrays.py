@@ -141,11 +141,12 @@ class _Jax:
         return 0
 
 
-_CLASSES: dict[str, tuple[tuple[str, str], Any]] = {
-    "numpy": (("numpy", "ndarray"), _NumPy),
-    "cupy": (("cupy", "ndarray"), _CuPy),
-    "jax": (("jax", "Array"), _Jax),
-}
+# Module, its array class, the functions.
+_FRAMEWORKS: tuple[tuple[str, str, Any], ...] = (
+    ("numpy", "ndarray", _NumPy),
+    ("cupy", "ndarray", _CuPy),
+    ("jax", "Array", _Jax),
+)
 _known: dict[type, Any] = {}
 
 
@@ -155,7 +156,7 @@ def framework(x: Any) -> Any:
         return _Torch
     found = _known.get(type(x))
     if found is None:
-        for (module, name), functions in _CLASSES.values():
+        for module, name, functions in _FRAMEWORKS:
             loaded = sys.modules.get(module)
             if loaded is not None and isinstance(x, getattr(loaded, name)):
                 found = _known[type(x)] = functions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Optional, Tuple
 
 from . import _C, ops
@@ -231,6 +232,7 @@ def _device_type(x: Array) -> str:
     return "cpu" if x.__dlpack_device__()[0] == 1 else "cuda"
 
 
+@functools.lru_cache(maxsize=None)  # the table of variants is the same all through a process
 def _tiled_rung(device: str) -> str:
     mark = "cpu_" if device == "cpu" else "tiled"
     for row in _C.variants():

@@ -51,6 +51,43 @@ def _check_dtype(op: str, argument: str, name: Optional[str]) -> None:
         raise ArgumentError(f'{op}: {argument} is "{name}", must be one of {", ".join(_OUT_DTYPES)}')
 
 
+# ---- New outputs, for the ops below and for the fake kernels of llm_speed.torch_ops --------------------
+
+
+def _new_embedding(ids: Array, table: Array, table_type: Optional[str], dtype: Optional[str]) -> Array:
+    """[..., hidden]; float32 for a table of blocks."""
+    hidden = table.shape[1]
+    if table_type is not None:
+        block_elems, block_bytes = _C.block_size(table_type)
+        hidden = hidden // block_bytes * block_elems
+    return empty(table, (*ids.shape, hidden), dtype or ("f32" if table_type else None))
+
+
+def _new_product(a: Array, b: Array, out_dtype: Optional[str]) -> Array:
+    """[batch, m, n] of a [batch, m, k] and b [batch, k, n], either without the batch; int32 for int8."""
+    if out_dtype is None and dtype_name(a) == "i8":
+        out_dtype = "i32"
+    return empty(a, (*(a.shape[:-2] or b.shape[:-2]), a.shape[-2], b.shape[-1]), out_dtype)
+
+
+def _new_linear(x: Array, weight: Union[Array, _C.PackedWeight], out_dtype: Optional[str]) -> Array:
+    """[..., n] of x [..., k] and weight [n, k]."""
+    return empty(x, (*x.shape[:-1], weight.shape[0]), out_dtype)
+
+
+def _new_attention(q: Array, v: Array) -> Array:
+    """[..., num_heads, head_dim_v]."""
+    return empty(q, (*q.shape[:-1], v.shape[-1]))
+
+
+def _new_lse(q: Array) -> Array:
+    """[batch, num_heads, q_len] of dense queries, [num_heads, total_q] of ragged ones."""
+    return empty(q, (*q.shape[:-3], q.shape[-2], q.shape[-3]), "f32")
+
+
+# ---- The ops -----------------------------------------------------------------------------------------
+
+
 def embed(
     ids: Array,
     table: Array,
@@ -71,11 +108,7 @@ def embed(
     """
     _check_dtype("embed", "dtype", dtype)
     if out is None:
-        hidden = table.shape[1]
-        if table_type is not None:
-            block_elems, block_bytes = _C.block_size(table_type)
-            hidden = hidden // block_bytes * block_elems
-        out = empty(table, (*ids.shape, hidden), dtype or ("f32" if table_type else None))
+        out = _new_embedding(ids, table, table_type, dtype)
     (_graph if _compiling() else _C).embed(table, table_type, ids, out, scale, variant, stream)
     return out
 
@@ -177,9 +210,7 @@ def gemm(
     if len(a.shape) != len(b.shape):  # one of them serves the whole batch
         a, b = (broadcast(x, (*batch, *x.shape[-2:])) for x in (a, b))
     if out is None:
-        if out_dtype is None and dtype_name(a) == "i8":
-            out_dtype = "i32"
-        out = empty(a, (*batch, a.shape[-2], b.shape[-1]), out_dtype)
+        out = _new_product(a, b, out_dtype)
     (_graph if _compiling() else _C).gemm(a, b, c, out, alpha, beta, variant, stream)
     return out
 
@@ -205,7 +236,7 @@ def linear(
     """
     _check_dtype("linear", "out_dtype", out_dtype)
     if out is None:
-        out = empty(x, (*x.shape[:-1], weight.shape[0]), out_dtype)
+        out = _new_linear(x, weight, out_dtype)
     (_graph if _compiling() else _C).linear(
         x, weight, weight_type, bias, out, _choice("linear", "compute", compute, _COMPUTE), variant, stream
     )
@@ -345,9 +376,9 @@ def attn_prefill(
     Vaswani et al. 2017; Dao et al. 2022.
     """
     if out is None:
-        out = empty(q, (*q.shape[:-1], v.shape[-1]))
+        out = _new_attention(q, v)
     if lse is None and return_lse:
-        lse = empty(q, _lse_shape(q), "f32")
+        lse = _new_lse(q)
     (_graph if _compiling() else _C).attn_prefill(
         q,
         k,
@@ -402,9 +433,9 @@ def attn_decode(
     Masks, scale and lse as in `attn_prefill`.
     """
     if out is None:
-        out = empty(q, (*q.shape[:-1], v_cache.shape[-1]))
+        out = _new_attention(q, v_cache)
     if lse is None and return_lse:
-        lse = empty(q, _lse_shape(q), "f32")
+        lse = _new_lse(q)
     (_graph if _compiling() else _C).attn_decode(
         q,
         k_cache,
@@ -432,11 +463,6 @@ def attn_decode(
 def _scale(scale: Optional[float]) -> float:
     """The C struct's 0 stands for the default. A scale of zero itself becomes one that no score survives."""
     return 0.0 if scale is None else scale or 1e-30
-
-
-def _lse_shape(q: Array) -> Tuple[int, ...]:
-    """[batch, num_heads, q_len] of dense queries, [num_heads, total_q] of ragged ones."""
-    return (*q.shape[:-3], q.shape[-2], q.shape[-3])
 
 
 def attn_merge(

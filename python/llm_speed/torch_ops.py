@@ -87,39 +87,23 @@ def _functional(schema: str, fake: Callable[..., Any], function: Any = None, **f
 
 
 def _like(name: str) -> Callable[..., torch.Tensor]:
-    return lambda **a: a[name].new_empty(a[name].shape)
+    return lambda **a: arrays.empty_like(a[name])
 
 
-def _attended(values: str) -> Callable[..., torch.Tensor]:
-    return lambda **a: a["q"].new_empty((*a["q"].shape[:-1], a[values].shape[-1]))
-
-
-def _attended_lse(values: str) -> Callable[..., Tuple[torch.Tensor, torch.Tensor]]:
-    def fake(**a: Any) -> Tuple[torch.Tensor, torch.Tensor]:
-        lse = a["q"].new_empty(ops._lse_shape(a["q"]), dtype=torch.float32)
-        return _attended(values)(**a), lse
-
-    return fake
-
-
-def _embedded(ids: Any, table: Any, scale: float, table_type: Any, dtype: Any) -> torch.Tensor:
-    hidden = table.shape[1]
-    if table_type is not None:
-        elems, size = _C.block_size(table_type)
-        hidden = hidden // size * elems
-    return table.new_empty((*ids.shape, hidden), dtype=_dtype(dtype or ("f32" if table_type else None), table))
-
-
-def _dtype(name: Any, like: torch.Tensor) -> torch.dtype:
-    return {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i32": torch.int32, None: like.dtype}[
-        name
-    ]
+def _embedded(ids: Any, table: Any, table_type: Any, dtype: Any, **_: Any) -> torch.Tensor:
+    return ops._new_embedding(ids, table, table_type, dtype)
 
 
 def _product(a: Any, b: Any, trans_a: bool, trans_b: bool, out_dtype: Any, **_: Any) -> torch.Tensor:
-    m, n = a.shape[-1 if trans_a else -2], b.shape[-2 if trans_b else -1]
-    dtype = "i32" if a.dtype == torch.int8 and out_dtype is None else out_dtype
-    return a.new_empty((*(a.shape[:-2] or b.shape[:-2]), m, n), dtype=_dtype(dtype, a))
+    return ops._new_product(a.mT if trans_a else a, b.mT if trans_b else b, out_dtype)
+
+
+def _attended(values: str) -> Callable[..., torch.Tensor]:
+    return lambda **a: ops._new_attention(a["q"], a[values])
+
+
+def _attended_lse(values: str) -> Callable[..., Tuple[torch.Tensor, torch.Tensor]]:
+    return lambda **a: (ops._new_attention(a["q"], a[values]), ops._new_lse(a["q"]))
 
 
 _ROPE = (
@@ -176,7 +160,7 @@ def _define_all() -> None:
     _functional(
         "linear(Tensor x, Tensor weight, Tensor? bias=None, str? weight_type=None, str? out_dtype=None, "
         "str? variant=None) -> Tensor",
-        lambda x, weight, out_dtype, **_: x.new_empty((*x.shape[:-1], weight.shape[0]), dtype=_dtype(out_dtype, x)),
+        lambda x, weight, out_dtype, **_: ops._new_linear(x, weight, out_dtype),
     )
     _functional(f"rope({_ROPE.format(x='Tensor x,')}) -> Tensor", _like("x"))
     _functional(
@@ -194,7 +178,7 @@ def _define_all() -> None:
     )
     _functional(
         "attn_merge(Tensor a, Tensor lse_a, Tensor b, Tensor lse_b, str? variant=None) -> (Tensor, Tensor)",
-        lambda a, lse_a, **_: (a.new_empty(a.shape), lse_a.new_empty(lse_a.shape)),
+        lambda **a: (_like("a")(**a), _like("lse_a")(**a)),
     )
     _functional("gated_act(Tensor gate, Tensor? up=None, str act='silu', str? variant=None) -> Tensor", _like("gate"))
     _functional(f"sample({_SAMPLE}) -> Tensor", _sampled(torch.int32))
