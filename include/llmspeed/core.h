@@ -82,6 +82,8 @@ typedef enum lls_dtype {
     LLS_U8 = 11,
     LLS_I32 = 12,
     LLS_I64 = 13,
+    LLS_F8_E4M3 = 20, /* "fn": no infinities, largest 448 */
+    LLS_F8_E5M2 = 21,
     LLS_Q4_0 = 40,
     LLS_Q4_1 = 41,
     LLS_Q5_0 = 42,
@@ -220,9 +222,11 @@ LLS_API lls_status lls_cuda_device_info(int32_t index, lls_cuda_info *out);
 
 /* The arithmetic that a call consists of, for the ceiling on its rate. */
 typedef enum lls_math {
-    LLS_MATH_F32 = 1, /* fp32 */
-    LLS_MATH_F16 = 2, /* products of f16 or bf16, summed in fp32: tensor cores on CUDA */
-    LLS_MATH_I8 = 3   /* products of int8, summed in int32 */
+    LLS_MATH_F32 = 1,  /* fp32 */
+    LLS_MATH_F16 = 2,  /* products of f16 or bf16, summed in fp32: tensor cores on CUDA */
+    LLS_MATH_I8 = 3,   /* products of int8, summed in int32 */
+    LLS_MATH_TF32 = 4, /* f32 operands rounded to tf32 on tensor cores */
+    LLS_MATH_F8 = 5    /* products of f8, summed in fp32 */
 } lls_math;
 
 /* One op call. bytes and flops say what the op's definition asks for, whatever the implementation does: each input
@@ -256,12 +260,12 @@ LLS_API int32_t lls_ctx_recorded(const lls_ctx *ctx);
 /* What a device reaches at most; 0 where that is not known. */
 typedef struct lls_ceilings {
     double read_bytes_per_s;
-    double f32_flops, f16_flops, i8_ops; /* a second, by lls_math */
+    double f32_flops, f16_flops, i8_ops, tf32_flops, f8_flops; /* a second, by lls_math */
 } lls_ceilings;
 
 /* Takes up to a second; call it while the device is idle.
  * CPU: measured with the context's threads and SIMD level. Memory is read in passes over more than the caches hold;
- * arithmetic is chains of multiply-adds in registers (f16 at the fp32 rate: halves are converted first).
+ * arithmetic is chains of multiply-adds in registers (f16, tf32 and f8 at the fp32 rate: they are converted first).
  * CUDA: memory is a copy within the device, reads and writes counted. Arithmetic is multiprocessors times highest clock
  * times the rate that NVIDIA's architecture papers give for compute capability 8.0, 8.6, 8.9, 9.0 and 12.0, without
  * sparsity; what the power limit allows may be less, and GeForce cards sum f16 products in fp32 at half of it.

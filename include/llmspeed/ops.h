@@ -79,15 +79,55 @@ typedef struct lls_layernorm_args {
 LLS_API lls_status lls_layernorm(lls_ctx *ctx, const lls_layernorm_args *args, lls_stream stream);
 
 /* ---- gemm -----------------------------------------------------------------------------------
- * out = alpha * a b + beta * c.
- * a [m, k], b [k, n], c and out [m, n], or all with one leading batch axis (stride 0 broadcasts a, b or c). a and b
- * share one float dtype;
- * out is that dtype or f32; c has out's dtype. Any strides: a transposed operand is a view with its strides exchanged,
- * a leading dimension is a row stride. out's elements must not coincide. c may be out. beta = 0 never reads c (NaN
- * there does not spread); alpha = 0 never reads a and b.
- * k = 0 gives beta * c. A leading dimension below the row (overlapping rows of out) is LLS_ERR_STRIDE.
- * Or integers: a and b i8, out and c i32, alpha 1, beta 0 or 1 (else LLS_ERR_ARGUMENT). Sums are then exact, modulo 2^32
- * (k up to 131071 cannot wrap without c), with the same bits from every variant. */
+ *     x = alpha * (a * scale_a) (b * scale_b) + beta * c + bias
+ *     y = act(x), or with `gated` y[:, j] = act(x[:, 2j]) * x[:, 2j + 1]
+ *     out = (y + residual) / scale_out, rounded once to out's dtype
+ * a [m, k], b [k, n], out [m, n] (gated: [m, n / 2]), or all with one leading batch axis (stride 0 broadcasts). Any
+ * strides: a transposed operand is a view with its strides exchanged, a leading dimension is a row stride. out's elements
+ * must not coincide; a leading dimension below the row (overlapping rows of out) is LLS_ERR_STRIDE.
+ * beta = 0 never reads c (NaN there does not spread); alpha = 0 never reads a, b and their scales. k = 0 leaves c, bias and
+ * residual.
+ *
+ *     a and b                            sums              out
+ *     f32, f16 or bf16, both the same    fp32              f32 f16 bf16 f8_e4m3 f8_e5m2 i8
+ *     f8_e4m3, f8_e5m2, also mixed       fp32              the same
+ *     i8                                 i32, modulo 2^32  the same (the sum becomes one fp32 number first), or i32
+ *
+ * out i32 takes alpha 1, beta 0 or 1 with c i32, and nothing else of the formula (else LLS_ERR_ARGUMENT): it is exact, with
+ * the same bits from every variant (k up to 131071 cannot wrap without c).
+ * c and residual have out's shape and a float dtype each (out's own where that is one; for f8 and i8 any); either may be out
+ * itself, the same view. bias [n] has a float dtype. `gated` needs an even n and beta 0.
+ *
+ * Scales are f32 tensors of any strides, NULL for 1. They may have a leading batch axis where out has one.
+ *     scale_a   [1]; [m, 1] a row; or [m, ceil(k / 128)] a row's block of 128 along k (f8 operands only)
+ *     scale_b   [1]; [1, n] a column; or [ceil(k / 128), ceil(n / 128)] a block of 128 x 128 (f8 operands only)
+ *     scale_out [1], a row [m, 1] or a column [1, n]; for out f8 or i8
+ * With block scales each block of 128 along k is summed by itself, scaled, and added in fp32 (DeepSeek-AI 2024,
+ * "DeepSeek-V3 Technical Report", 3.3). f8 outputs saturate at the largest finite number, i8 at -128 and 127; both round to
+ * nearest even; NaN stays NaN, and is 0 in i8. A scale_out of 0 gives 0.
+ *
+ * Batches whose matrices lie anywhere: where *_pointers is not NULL, the tensor beside it is 3-d, its data may be NULL and
+ * its batch stride is ignored, and pointers, an array of shape[0] addresses in the context's device memory, says where each
+ * matrix begins (aligned to its element; on CUDA not checked, as is what overlaps).
+ *
+ * Sources: Dongarra et al. 1990 (BLAS 3); Micikevicius et al. 2022, "FP8 Formats for Deep Learning". */
+typedef enum lls_gemm_act {
+    LLS_GEMM_ACT_NONE = 0,
+    LLS_GEMM_ACT_RELU = 1,
+    LLS_GEMM_ACT_SILU = 2,
+    LLS_GEMM_ACT_GELU = 3, /* erf */
+    LLS_GEMM_ACT_GELU_TANH = 4
+} lls_gemm_act;
+typedef enum lls_gemm_flags {
+    /* f32 operands may be rounded to tf32 (10 bits of mantissa, to nearest or toward zero) for the tensor cores. */
+    LLS_GEMM_TF32 = 1,
+    /* Row i of out has the same bits whatever m is and whatever the other rows hold: variant and configuration are chosen
+     * from n, k and the device alone. */
+    LLS_GEMM_BATCH_INVARIANT = 2,
+    /* f8: leave the whole sum to the tensor core's accumulator, which keeps some 14 bits on sm_90; by default it is added
+     * into fp32 every 128 of k. */
+    LLS_GEMM_FAST_ACCUM = 4
+} lls_gemm_flags;
 typedef struct lls_gemm_args {
     size_t struct_size;
     const lls_tensor *a;
@@ -97,6 +137,19 @@ typedef struct lls_gemm_args {
     float alpha; /* as given: LLS_GEMM_ARGS_INIT sets 1 */
     float beta;
     const char *variant;
+    const lls_tensor *bias;
+    lls_gemm_act act;
+    bool gated;
+    const lls_tensor *residual;
+    const lls_tensor *scale_a;
+    const lls_tensor *scale_b;
+    const lls_tensor *scale_out;
+    uint32_t flags; /* of lls_gemm_flags */
+    const void *const *a_pointers;
+    const void *const *b_pointers;
+    const void *const *c_pointers;
+    void *const *out_pointers;
+    const char *config; /* pins the configuration, as lls_gemm_config_at spells it; NULL: chosen, see there */
 } lls_gemm_args;
 #ifdef __cplusplus
 #define LLS_GEMM_ARGS_INIT \
@@ -106,6 +159,16 @@ typedef struct lls_gemm_args {
     { .struct_size = sizeof(lls_gemm_args), .alpha = 1.0f }
 #endif
 LLS_API lls_status lls_gemm(lls_ctx *ctx, const lls_gemm_args *args, lls_stream stream);
+
+/* Tuning. A configuration says how a tiled variant cuts the product, e.g. "tile=128x256 stages=4 cluster=2x1 split=1
+ * raster=8". Without a pinned one a call takes the line of the file that LLS_TUNE_FILE names which fits the call's
+ * types, layouts, m, n, k and device, or else what a cost model says.
+ * lls_gemm_config_at writes configuration number `index` (0, 1, ...) that the variant a call of these arguments takes could
+ * use: false past the last. Number 0 is the one that a call takes. `text` has room for LLS_GEMM_CONFIG_CHARS.
+ * lls_gemm_tune_key writes the words that begin this call's line in a tuning file; the configuration follows them. */
+enum { LLS_GEMM_CONFIG_CHARS = 96 };
+LLS_API bool lls_gemm_config_at(lls_ctx *ctx, const lls_gemm_args *args, int32_t index, char *text);
+LLS_API lls_status lls_gemm_tune_key(lls_ctx *ctx, const lls_gemm_args *args, char *text);
 
 /* ---- linear ---------------------------------------------------------------------------------
  * out[m, n] = sum_k x[m, k] weight[n, k] + bias[n]: the layer of a model, made for few rows m and for quantised

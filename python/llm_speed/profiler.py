@@ -218,7 +218,7 @@ def _enqueue(call: Callable[[], None], events: list[list[Any]], stream: Any, syn
 
 
 def ceilings(device: str = "cpu") -> Any:
-    """What a device reaches at most, a second: read_bytes_per_s, f32_flops, f16_flops, i8_ops; 0 where it is not known.
+    """What a device reaches at most, a second: read_bytes_per_s, f32_flops, f16_flops, i8_ops, tf32_flops, f8_flops; 0 where it is not known.
     Measured at the first call, with the threads that ops have now: it must otherwise be idle."""
     on_cuda, index = _parse_device(device)
     key = (on_cuda, index, 0 if on_cuda else _C.get_num_threads())

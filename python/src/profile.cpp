@@ -70,6 +70,8 @@ void add_profile(py::module_ &module) {
         .def_readonly("f32_flops", &lls_ceilings::f32_flops)
         .def_readonly("f16_flops", &lls_ceilings::f16_flops)
         .def_readonly("i8_ops", &lls_ceilings::i8_ops)
+        .def_readonly("tf32_flops", &lls_ceilings::tf32_flops)
+        .def_readonly("f8_flops", &lls_ceilings::f8_flops)
         .def("classify", &classify, py::arg("math"), py::arg("flops"), py::arg("bytes"), py::arg("seconds"),
              "(bound, floor / seconds) of a call.");
     module.def("measure_ceilings", &measure_ceilings, py::arg("cuda"), py::arg("device_index"));

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "core/tensor.h"
+#include "cpu/f8.h"
 #include "cpu/half.h"
 
 static inline double lls__get(const lls_tensor *t, int64_t offset) {
@@ -12,11 +13,13 @@ static inline double lls__get(const lls_tensor *t, int64_t offset) {
     switch (t->dtype) {
     case LLS_F16: return lls__f16_to_f32(*(const uint16_t *)p);
     case LLS_BF16: return lls__bf16_to_f32(*(const uint16_t *)p);
+    case LLS_F8_E4M3: return lls__e4m3_to_f32(*(const uint8_t *)p);
+    case LLS_F8_E5M2: return lls__e5m2_to_f32(*(const uint8_t *)p);
     default: return *(const float *)p;
     }
 }
 
-/* double to float with rounding to odd, so that a second rounding to f16 or bf16 gives what one rounding would have
+/* double to float with rounding to odd, so that a second rounding to a smaller format gives what one rounding would have
  * given. */
 static inline float lls__round_to_odd(double x) {
     float f = (float)x;
@@ -30,6 +33,8 @@ static inline void lls__set(const lls_tensor *t, int64_t offset, double value) {
     switch (t->dtype) {
     case LLS_F16: *(uint16_t *)p = lls__f32_to_f16(lls__round_to_odd(value)); break;
     case LLS_BF16: *(uint16_t *)p = lls__f32_to_bf16(lls__round_to_odd(value)); break;
+    case LLS_F8_E4M3: *(uint8_t *)p = lls__f32_to_e4m3(lls__round_to_odd(value)); break;
+    case LLS_F8_E5M2: *(uint8_t *)p = lls__f32_to_e5m2(lls__round_to_odd(value)); break;
     default: *(float *)p = (float)value; break;
     }
 }

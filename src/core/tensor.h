@@ -9,6 +9,7 @@
 typedef uint64_t lls__dtypes;
 #define LLS__DTYPE(d) ((lls__dtypes)1 << (d))
 #define LLS__FLOATS (LLS__DTYPE(LLS_F32) | LLS__DTYPE(LLS_F16) | LLS__DTYPE(LLS_BF16))
+#define LLS__F8S (LLS__DTYPE(LLS_F8_E4M3) | LLS__DTYPE(LLS_F8_E5M2))
 #define LLS__BLOCKS                                                                              \
     (LLS__DTYPE(LLS_Q4_0) | LLS__DTYPE(LLS_Q4_1) | LLS__DTYPE(LLS_Q5_0) | LLS__DTYPE(LLS_Q5_1) | \
      LLS__DTYPE(LLS_Q8_0) | LLS__DTYPE(LLS_Q4_K) | LLS__DTYPE(LLS_Q5_K) | LLS__DTYPE(LLS_Q6_K))

@@ -1,8 +1,9 @@
-/* f32, f16 and bf16 as fp32 in registers: one overload a storage type. Rounds to nearest even. */
+/* f32, f16, bf16 and f8 as fp32 in registers: one overload a storage type. Rounds to nearest even. */
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include "llmspeed/core.h"
 
@@ -34,4 +35,10 @@ __device__ __forceinline__ float lls__load_f32(lls_dtype dtype, const void *base
     case LLS_BF16: return lls__to_f32(((const __nv_bfloat16 *)base)[i]);
     default: return ((const float *)base)[i];
     }
+}
+
+/* Either f8. */
+__device__ __forceinline__ float lls__f8_to_f32(lls_dtype dtype, uint8_t x) {
+    __half_raw half = __nv_cvt_fp8_to_halfraw(x, dtype == LLS_F8_E4M3 ? __NV_E4M3 : __NV_E5M2);
+    return __half2float(half);
 }

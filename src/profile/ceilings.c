@@ -103,7 +103,8 @@ static lls_status cpu_ceilings(lls_ctx *ctx, lls_ceilings *out) {
     lls__chains (*const f32[])(void) = {lls__f32_chains_portable, lls__f32_chains_avx2, lls__f32_chains_avx512};
     lls__chains (*const i8[])(void) = {lls__i8_chains_portable, lls__i8_chains_avx2, lls__i8_chains_avx512};
     LLS_TRY(measure_memory(ctx, &out->read_bytes_per_s));
-    out->f32_flops = out->f16_flops = measure_chains(ctx, f32[ctx->level]());
+    out->f32_flops = measure_chains(ctx, f32[ctx->level]());
+    out->f16_flops = out->tf32_flops = out->f8_flops = out->f32_flops; // converted first
     out->i8_ops = measure_chains(ctx, i8[ctx->level]());
     return LLS_OK;
 }

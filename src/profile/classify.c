@@ -15,6 +15,8 @@ static double rate_of(const lls_ceilings *c, lls_math math) {
     case LLS_MATH_F32: return c->f32_flops;
     case LLS_MATH_F16: return c->f16_flops;
     case LLS_MATH_I8: return c->i8_ops;
+    case LLS_MATH_TF32: return c->tf32_flops;
+    case LLS_MATH_F8: return c->f8_flops;
     }
     return 0;
 }

@@ -9,9 +9,10 @@
  * Architecture" (2020), "Ampere GA102 GPU Architecture" (2021), "Ada GPU Architecture" (2022), "H100 Tensor Core GPU
  * Architecture" (2022), "RTX Blackwell GPU Architecture" (2025). */
 static const struct rates {
-    int32_t sm, f32, f16, i8;
+    int32_t sm, f32, f16, i8, tf32, f8;
 } rates[] = {
-    {80, 64, 1024, 2048}, {86, 128, 512, 1024}, {89, 128, 512, 1024}, {90, 128, 2048, 4096}, {120, 128, 512, 1024},
+    {80, 64, 1024, 2048, 512, 0},      {86, 128, 512, 1024, 256, 0},     {89, 128, 512, 1024, 256, 1024},
+    {90, 128, 2048, 4096, 1024, 4096}, {120, 128, 512, 1024, 256, 1024},
 };
 
 static lls_status check(cudaError_t error, const char *what) {
@@ -30,6 +31,8 @@ static lls_status arithmetic(const lls_ctx *ctx, lls_ceilings *out) {
         out->f32_flops = 2 * clocks * rates[i].f32;
         out->f16_flops = 2 * clocks * rates[i].f16;
         out->i8_ops = 2 * clocks * rates[i].i8;
+        out->tf32_flops = 2 * clocks * rates[i].tf32;
+        out->f8_flops = 2 * clocks * rates[i].f8;
     }
     return LLS_OK;
 }

@@ -22,11 +22,12 @@ static void dtype_table(void **state) {
         const char *name;
         int64_t elems, bytes;
     } rows[] = {
-        {LLS_F32, "f32", 1, 4},       {LLS_F16, "f16", 1, 2},       {LLS_BF16, "bf16", 1, 2},
-        {LLS_I8, "i8", 1, 1},         {LLS_U8, "u8", 1, 1},         {LLS_I32, "i32", 1, 4},
-        {LLS_I64, "i64", 1, 8},       {LLS_Q4_0, "q4_0", 32, 18},   {LLS_Q4_1, "q4_1", 32, 20},
-        {LLS_Q5_0, "q5_0", 32, 22},   {LLS_Q5_1, "q5_1", 32, 24},   {LLS_Q8_0, "q8_0", 32, 34},
-        {LLS_Q4_K, "q4_k", 256, 144}, {LLS_Q5_K, "q5_k", 256, 176}, {LLS_Q6_K, "q6_k", 256, 210},
+        {LLS_F32, "f32", 1, 4},       {LLS_F16, "f16", 1, 2},         {LLS_BF16, "bf16", 1, 2},
+        {LLS_I8, "i8", 1, 1},         {LLS_U8, "u8", 1, 1},           {LLS_I32, "i32", 1, 4},
+        {LLS_I64, "i64", 1, 8},       {LLS_F8_E4M3, "f8_e4m3", 1, 1}, {LLS_F8_E5M2, "f8_e5m2", 1, 1},
+        {LLS_Q4_0, "q4_0", 32, 18},   {LLS_Q4_1, "q4_1", 32, 20},     {LLS_Q5_0, "q5_0", 32, 22},
+        {LLS_Q5_1, "q5_1", 32, 24},   {LLS_Q8_0, "q8_0", 32, 34},     {LLS_Q4_K, "q4_k", 256, 144},
+        {LLS_Q5_K, "q5_k", 256, 176}, {LLS_Q6_K, "q6_k", 256, 210},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_string_equal(lls_dtype_name(rows[i].dtype), rows[i].name);

@@ -3,19 +3,15 @@
  * HBM bandwidth, 19 us for 1024 x 14336 bf16 at 4.65 TB/s. The arithmetic, an exponential and a division of some 25
  * instructions, is close behind: 13 us of all issue slots.
  * Needs: nothing beyond sm_80. */
-#include <float.h>
-
+#include "cuda/activation.cuh"
 #include "cuda/cvt.cuh"
 #include "ops/gated_act/gated_act_kernels.h"
 
-/* Forms that keep their relative accuracy for negative x and give x or 0, never inf * 0, for large |x|. */
 static __device__ __forceinline__ float activate(lls_act act, float x) {
-    x = x < -FLT_MAX ? -FLT_MAX : x; // -inf has the limit 0
     switch (act) {
-    case LLS_ACT_GELU: return x * normcdff(x);
-    case LLS_ACT_GELU_TANH:
-        return x / (1.0f + expf(x * (-1.59576912f - 0.0713548163f * x * x))); // (1 + tanh u) / 2 = 1 / (1 + e^-2u)
-    default: return x / (1.0f + expf(-x));
+    case LLS_ACT_GELU: return lls__gelu(x);
+    case LLS_ACT_GELU_TANH: return lls__gelu_tanh(x);
+    default: return lls__silu(x);
     }
 }
 
