@@ -17,18 +17,34 @@
 typedef struct bench bench;
 typedef void (*bench_make)(bench *b, const void *params);
 
+/* Another library that computes the same. It is checked like ours, and timed in turn with ours on the same tensors. */
+typedef struct bench_peer {
+    const char *name; /* "cublaslt" */
+    lls_device_type device;
+    /* Of the library found on this machine, "13.1.0"; NULL with an error message when there is none. */
+    const char *(*version)(void);
+    /* Gets ready for calls with any of the `copies` argument structs, which are alike but for their pointers: plans, may
+     * try kernels out. LLS_ERR_UNSUPPORTED: the library has nothing for such arguments. *state is closed if not NULL. */
+    lls_status (*open)(lls_ctx *ctx, const void *const *args, int32_t copies, void **state);
+    /* Enqueues the call on args[copy]; may be captured in a graph. The signature of bench_launch (timer.h). */
+    lls_status (*call)(int32_t copy, lls_stream stream, void *state);
+    void (*close)(void *state);
+} bench_peer;
+
 typedef struct bench_suite {
     const char *op;
     /* Calls the op with its argument struct, the variant put into it. BENCH_CALL(op) makes one. */
     lls_status (*call)(lls_ctx *ctx, void *args, const char *variant, lls_stream stream);
-    void (*cases)(bench *b); /* calls bench_case for each */
+    void (*cases)(bench *b);              /* calls bench_case for each */
+    const bench_peer *const *peers;       /* ends with NULL; may be NULL */
+    const char *ladder_cpu, *ladder_cuda; /* names of the cases at which `llmspeed ladder` compares the rungs */
 } bench_suite;
 
-#define BENCH_CALL(op)                                                                           \
+#define BENCH_CALL(op)                                                                         \
     static lls_status call(lls_ctx *ctx, void *args, const char *variant, lls_stream stream) { \
-        lls_##op##_args *a = args;                                                               \
-        a->variant = variant;                                                                    \
-        return lls_##op(ctx, a, stream);                                                         \
+        lls_##op##_args *a = args;                                                             \
+        a->variant = variant;                                                                  \
+        return lls_##op(ctx, a, stream);                                                       \
     }
 
 /* ---- For suites ------------------------------------------------------------------------------ */
@@ -54,6 +70,10 @@ const lls_tensor *bench_packed(bench *b, const lls_tensor *weight);
 const lls_tensor *bench_transposed(bench *b, const lls_tensor *matrix);
 /* n, or for the oracle's run at most `limit`. */
 int64_t bench_cut(const bench *b, int64_t n, int64_t limit);
+/* Call it before the first tensor, when each output depends on its own coordinates of the axes that are cut and on
+ * nothing else along them, as rows and columns of a product do: the oracle then takes indices spread from the first to
+ * the last in place of the leading ones. */
+void bench_spread(bench *b);
 /* For cases that only a GPU finishes in time. */
 bool bench_is_cuda(const bench *b);
 /* A size for the result file. */
@@ -68,27 +88,42 @@ double bench_bytes(lls_dtype dtype, int64_t elements);
 
 /* ---- For the command ------------------------------------------------------------------------- */
 
-enum { BENCH_MAX_PARAMS = 12 };
+typedef struct bench_peer_time {
+    const char *name, *version;
+    double median, sustained; /* seconds; 0 when there is no time */
+    const char *why;          /* it has none: wrong, or not able */
+} bench_peer_time;
+
+enum { BENCH_MAX_PARAMS = 12, BENCH_MAX_PEERS = 4 };
 typedef struct bench_row {
     const char *op, *name, *dtype, *variant;
     const char *param_names[BENCH_MAX_PARAMS];
     int64_t param_values[BENCH_MAX_PARAMS];
     int32_t num_params;
-    lls_record record;           /* of the checked call */
-    double median, p95, best;  /* seconds; 0 when there is no time */
-    double error;              /* worst error against the oracle, in units of the tolerance */
-    bool chosen;               /* what a call that pins nothing takes */
-    bool failed;               /* wrong, or an error other than a refusal */
-    const char *why;           /* refusal or failure; NULL with a time */
+    lls_record record;        /* of the checked call */
+    double median, p95, best; /* seconds; 0 when there is no time */
+    double sustained;         /* seconds without a rest; 0 when not asked for */
+    int32_t samples;          /* 1: so slow that the checked call is the only one */
+    bench_peer_time peers[BENCH_MAX_PEERS];
+    int32_t num_peers;
+    double ratio, ratio_sustained; /* the best peer's time over ours; 0 without a peer */
+    double error;                  /* worst error against the oracle, in units of the tolerance */
+    bool chosen;                   /* what a call that pins nothing takes */
+    bool failed;                   /* wrong, or an error other than a refusal */
+    const char *why;               /* refusal, failure, or too slow to be timed; NULL with a time */
 } bench_row;
 
 typedef struct bench_options {
     lls_device device;
-    int32_t threads;       /* CPU */
-    const char *op;        /* NULL: all */
-    const char *variant;   /* NULL: all but the oracle */
-    const char *match;     /* text within the case's name; NULL: all */
-    double seconds;        /* a row's time budget */
+    int32_t threads;     /* CPU */
+    const char *op;      /* NULL: all */
+    const char *variant; /* NULL: all but the oracle */
+    const char *match;   /* text within the case's name; NULL: all */
+    const char *dtype;   /* NULL: all */
+    bool only_chosen;    /* no variant after the first that takes the case */
+    double seconds;      /* of samples, a row */
+    double sustained;    /* of calls without a rest, a row; 0: none */
+    bool no_peers;
     void (*on_row)(const bench_row *row, void *user);
     void *user;
 } bench_options;

@@ -1,40 +1,121 @@
-/* gemm: square products, and the up projection over a prompt: the weight is the transposed operand. */
+/* gemm: squares, the layers of Llama 3 for batches and prompts, shapes that fit no tile, 8-bit and fp32 products. Unless
+ * said otherwise b is a weight [n, k] seen as [k, n]. */
+#include <stdio.h>
+
 #include "bench/bench.h"
+#include "bench/peers/peers.h"
 #include "bench/shapes.h"
 
 BENCH_CALL(gemm)
 
 typedef struct params {
     int64_t m, n, k;
-    lls_dtype dtype;
+    lls_dtype dtype, out_dtype;
+    bool plain_b; /* b is stored as [k, n] */
 } params;
+
+// 8 bits in, and sums that are exact, or rounded to what tensor cores keep of fp8 products (some 14 bits).
+static double tolerance(const params *p) {
+    if (p->dtype == LLS_I8) return 0;
+    return p->dtype == LLS_F32 ? 1e-4 : bench_tol(p->out_dtype);
+}
 
 static void make(bench *b, const void *param) {
     const params *p = param;
+    bench_spread(b);
     int64_t m = bench_cut(b, p->m, 32), n = bench_cut(b, p->n, 32);
-    int64_t a_shape[] = {m, p->k}, w_shape[] = {n, p->k}, out_shape[] = {m, n};
+    int64_t a_shape[] = {m, p->k}, weight_shape[] = {n, p->k}, plain_shape[] = {p->k, n}, out_shape[] = {m, n};
     lls_gemm_args args = LLS_GEMM_ARGS_INIT;
     args.a = bench_normal(b, p->dtype, 2, a_shape, 1);
-    args.b = bench_transposed(b, bench_normal(b, p->dtype, 2, w_shape, 1));
-    args.out = bench_output(b, p->dtype, 2, out_shape, p->dtype == LLS_F32 ? 1e-4 : bench_tol(p->dtype));
+    if (p->plain_b) args.b = bench_normal(b, p->dtype, 2, plain_shape, 1);
+    else args.b = bench_transposed(b, bench_normal(b, p->dtype, 2, weight_shape, 1));
+    args.out = bench_output(b, p->out_dtype, 2, out_shape, tolerance(p));
     bench_args(b, &args, sizeof args);
     bench_param(b, "m", p->m);
     bench_param(b, "n", p->n);
     bench_param(b, "k", p->k);
 }
 
-static void cases(bench *b) {
-    for (int d = 0; d < 2; d++) {
-        params square = {1024, 1024, 1024, d ? LLS_BF16 : LLS_F32};
-        bench_case(b, "square", "prompt", square.dtype, make, &square);
-        for (int m = 0; m < BENCH_NUM_MODELS; m++) {
-            params p = {512, bench_models[m].ffn, bench_models[m].hidden, square.dtype};
-            bench_case(b, m ? "Llama-3-8B up" : "SmolLM2-135M up", "prompt", p.dtype, make, &p);
-        }
-    }
-    if (!bench_is_cuda(b)) return;
-    params large = {8192, 8192, 8192, LLS_BF16}; // a GPU is not busy with less
-    bench_case(b, "square", "prompt", large.dtype, make, &large);
+static void one(bench *b, const char *name, const char *phase, params p) {
+    if (!p.out_dtype) p.out_dtype = p.dtype == LLS_I8 ? LLS_I32 : p.dtype;
+    bench_case(b, name, phase, p.dtype, make, &p);
 }
 
-const bench_suite bench_suite_gemm = {"gemm", call, cases};
+static void square(bench *b, const char *name, int64_t size, lls_dtype dtype, lls_dtype out_dtype) {
+    char phase[24];
+    snprintf(phase, sizeof phase, "%lld", (long long)size);
+    one(b, name, phase, (params){size, size, size, dtype, out_dtype});
+}
+
+static void rows(bench *b, const char *name, int64_t m, int64_t n, int64_t k, lls_dtype dtype) {
+    char phase[24];
+    snprintf(phase, sizeof phase, m == 1 ? "%lld row" : "%lld rows", (long long)m);
+    one(b, name, phase, (params){m, n, k, dtype});
+}
+
+// What a laptop finishes too.
+static void small_cases(bench *b) {
+    static const lls_dtype dtypes[] = {LLS_F32, LLS_F16, LLS_BF16, LLS_I8};
+    for (int d = 0; d < 4; d++) square(b, "square", 1024, dtypes[d], 0);
+    for (int d = 0; d < 4; d += 2) {
+        const bench_model *model = &bench_models[0];
+        rows(b, "SmolLM2-135M up", 512, model->ffn, model->hidden, dtypes[d]);
+    }
+    if (!bench_is_cuda(b)) rows(b, "Llama-3-8B up", 512, 14336, 4096, LLS_F32);
+}
+
+static void squares(bench *b) {
+    for (int64_t size = 2048; size <= 16384; size *= 2) {
+        square(b, "square", size, LLS_BF16, 0);
+        square(b, "square", size, LLS_F16, 0);
+    }
+    for (int64_t size = 4096; size <= 8192; size *= 2) square(b, "square", size, LLS_I8, 0);
+    square(b, "square", 4096, LLS_F32, 0);
+}
+
+static void layers(bench *b) {
+    static const struct layer {
+        const char *name;
+        int64_t n, k;
+    } all[] = {
+        {"Llama-3-8B qkv", 6144, 4096},       {"Llama-3-8B o", 4096, 4096},      {"Llama-3-8B gate_up", 28672, 4096},
+        {"Llama-3-8B down", 4096, 14336},     {"Llama-3-70B qkv", 10240, 8192},  {"Llama-3-70B o", 8192, 8192},
+        {"Llama-3-70B gate_up", 57344, 8192}, {"Llama-3-70B down", 8192, 28672},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        for (int64_t m = 128; m <= 8192; m *= 2) rows(b, all[i].name, m, all[i].n, all[i].k, LLS_BF16);
+    }
+}
+
+// Multiples of 8 and of nothing more.
+static void ragged(bench *b) {
+    static const int64_t rows_of[] = {129, 272, 1000, 4097};
+    static const int64_t sizes[][2] = {{4104, 4104}, {1000, 2056}, {6152, 1032}, {11016, 4104}, {3000, 3016}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (size_t m = 0; m < sizeof rows_of / sizeof *rows_of; m++) {
+            rows(b, "ragged", rows_of[m], sizes[i][0], sizes[i][1], LLS_BF16);
+        }
+    }
+}
+
+static void others(bench *b) {
+    static const int64_t few[] = {1, 16, 64};
+    for (int i = 0; i < 3; i++) rows(b, "Llama-3-8B qkv, decode", few[i], 6144, 4096, LLS_BF16);
+    for (int64_t m = 512; m <= 4096; m *= 8) {
+        params p = {m, 4096, 4096, LLS_BF16, LLS_BF16, true};
+        one(b, "plain b", m == 512 ? "512 rows" : "4096 rows", p);
+    }
+    params f32_out = {4096, 4096, 4096, LLS_BF16, LLS_F32};
+    one(b, "f32 out", "4096", f32_out);
+}
+
+static void cases(bench *b) {
+    small_cases(b);
+    if (!bench_is_cuda(b)) return;
+    squares(b);
+    layers(b);
+    ragged(b);
+    others(b);
+}
+
+const bench_suite bench_suite_gemm = {"gemm", call, cases, bench_gemm_peers, "square, 1024", "square, 4096"};

@@ -1,0 +1,42 @@
+/* gemm's peers: cuBLASLt with its defaults and, for fp8, with fast accumulation. */
+#include <stdlib.h>
+
+#include "bench/peers/cublaslt.h"
+#include "bench/peers/peers.h"
+#include "core/error.h"
+
+typedef struct state {
+    bench_lt lt;
+    bench_lt_plan plan;
+    bench_lt_product *products; // one a copy
+} state;
+
+static bench_lt_product product_of(const lls_gemm_args *g) {
+    return (bench_lt_product){.a = g->a, .b = g->b, .c = g->c, .out = g->out, .alpha = g->alpha, .beta = g->beta};
+}
+
+static lls_status lt_open(lls_ctx *ctx, const void *const *args, int32_t copies, void **out) {
+    state *s = *out = calloc(1, sizeof *s);
+    if (s) s->products = calloc((size_t)copies, sizeof *s->products);
+    if (!s || !s->products) return lls__fail(LLS_ERR_MEMORY, "cublaslt: no memory for %d products", copies);
+    for (int32_t i = 0; i < copies; i++) s->products[i] = product_of(args[i]);
+    LLS_TRY(bench_lt_open(ctx, &s->lt));
+    return bench_lt_plan_open(&s->lt, s->products, copies, &s->plan);
+}
+
+static lls_status lt_call(int32_t copy, lls_stream stream, void *user) {
+    const state *s = user;
+    return bench_lt_run(&s->lt, &s->plan, &s->products[copy], stream);
+}
+
+static void lt_close(void *user) {
+    state *s = user;
+    bench_lt_plan_close(&s->plan);
+    bench_lt_close(&s->lt);
+    free(s->products);
+    free(s);
+}
+
+static const bench_peer cublaslt = {"cublaslt", LLS_CUDA, bench_lt_version, lt_open, lt_call, lt_close};
+
+const bench_peer *const bench_gemm_peers[] = {&cublaslt, NULL};
