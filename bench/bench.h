@@ -54,7 +54,8 @@ void bench_case(bench *b, const char *model, const char *phase, lls_dtype dtype,
 
 /* ---- For case functions; tensors are contiguous and live as long as the case -------------------- */
 
-/* Normal numbers of standard deviation `scale`; for block dtypes random codes with scales near it. */
+/* Normal numbers of standard deviation `scale`; for block dtypes random codes with scales near it; for i8 integers from
+ * -127 to 127, equally likely, whatever the scale. */
 const lls_tensor *bench_normal(bench *b, lls_dtype dtype, int32_t ndim, const int64_t *shape, double scale);
 /* i32 or i64: element i (row-major) is fn(i, user). */
 const lls_tensor *bench_integers(bench *b, lls_dtype dtype, int32_t ndim, const int64_t *shape,

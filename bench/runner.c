@@ -367,9 +367,10 @@ lls_status bench_run(const bench_options *options) {
     lls_ctx_destroy(b.oracle_ctx);
     lls_ctx_destroy(b.device_ctx);
     if (!status && b.selected == 0) {
-        return lls__fail(LLS_ERR_ARGUMENT, "bench: no row fits op \"%s\", variant \"%s\", case \"%s\" on this device",
+        return lls__fail(LLS_ERR_ARGUMENT,
+                         "bench: no row fits op \"%s\", variant \"%s\", case \"%s\", dtype \"%s\" on this device",
                          options->op ? options->op : "any", options->variant ? options->variant : "any",
-                         options->match ? options->match : "any");
+                         options->match ? options->match : "any", options->dtype ? options->dtype : "any");
     }
     return status;
 }

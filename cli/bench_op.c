@@ -130,7 +130,7 @@ static json_t *row_json(const flags *f, const bench_row *r) {
 }
 
 static void print_heading(const flags *f, const bench_row *r) {
-    printf("\n%-44s %-5s %-22s %10s %10s %8s %9s", r->op, "dtype", "variant", "us", "p95", "GB/s", "GFLOP/s");
+    printf("\n%-44s %-7s %-22s %10s %10s %8s %9s", r->op, "dtype", "variant", "us", "p95", "GB/s", "GFLOP/s");
     if (f->profile) printf(" %5s %5s", "regs", "occ");
     printf(" %6s", "floor");
     if (r->num_peers > 0) printf(" %6s", "ratio");
@@ -184,7 +184,7 @@ static void on_row(const bench_row *r, void *user) {
         used +=
             snprintf(name + used, sizeof name - (size_t)used, "%s%lld", i ? "x" : " ", (long long)r->param_values[i]);
     }
-    printf("%-44s %-5s %c%-21s ", name, r->dtype, r->chosen ? '*' : ' ', r->variant);
+    printf("%-44s %-7s %c%-21s ", name, r->dtype, r->chosen ? '*' : ' ', r->variant);
     if (r->why) {
         printf("%s\n", r->why);
         f->failed += r->failed;
@@ -208,9 +208,11 @@ static json_t *result(const flags *f) {
     for (size_t i = 0; i < sizeof bench_sources / sizeof *bench_sources; i++) {
         json_object_set_new(hashes, bench_sources[i].op, json_string(bench_sources[i].sha256));
     }
-    json_t *ceilings = json_pack("{s:f, s:f, s:f, s:f}", cuda ? "copy_tbps" : "read_tbps",
+    json_t *ceilings = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", cuda ? "copy_tbps" : "read_tbps",
                                  1e-12 * f->ceilings.read_bytes_per_s, "f32_tflops", 1e-12 * f->ceilings.f32_flops,
-                                 "f16_tflops", 1e-12 * f->ceilings.f16_flops, "i8_tops", 1e-12 * f->ceilings.i8_ops);
+                                 "tf32_tflops", 1e-12 * f->ceilings.tf32_flops, "f16_tflops",
+                                 1e-12 * f->ceilings.f16_flops, "f8_tflops", 1e-12 * f->ceilings.f8_flops, "i8_tops",
+                                 1e-12 * f->ceilings.i8_ops);
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:O, s:O}", cuda ? "gpu" : "cpu",
                      cuda ? gpu.name : build.cpu_name, "date", date, "commit", BENCH_COMMIT, "version", build.version,
                      "compiler", build.compiler, "threads", cli_threads(f->bench.threads), "ceilings", ceilings,

@@ -112,6 +112,8 @@ static bool type_of(lls_dtype dtype, cudaDataType_t *out) {
     case LLS_F32: *out = CUDA_R_32F; return true;
     case LLS_F16: *out = CUDA_R_16F; return true;
     case LLS_BF16: *out = CUDA_R_16BF; return true;
+    case LLS_F8_E4M3: *out = CUDA_R_8F_E4M3; return true;
+    case LLS_F8_E5M2: *out = CUDA_R_8F_E5M2; return true;
     case LLS_I8: *out = CUDA_R_8I; return true;
     case LLS_I32: *out = CUDA_R_32I; return true;
     default: return false;

@@ -14,7 +14,7 @@ def test_bench_op(tmp_path):
     result = run(*QUICK, "--json", path)
     assert result.code == 0, result.err
     found = json.loads(path.read_text())
-    assert all(found["ceilings"][name] > 0 for name in ("read_tbps", "f32_tflops", "f16_tflops", "i8_tops"))
+    assert all(found["ceilings"][name] > 0 for name in ("read_tbps", "f32_tflops", "tf32_tflops", "f16_tflops", "f8_tflops", "i8_tops"))
     assert found["date"] and len(found["sources_sha256"]["rmsnorm"]) == 64
     rows = found["rows"]
     assert {row["variant"] for row in rows} >= {"cpu_portable"}
@@ -49,13 +49,31 @@ def test_bench_op_profile():
     assert "bound" not in plain.out and "GFLOP/s of fp32" not in plain.out
 
 
+def test_bench_op_sustained(tmp_path):
+    path = tmp_path / "rmsnorm.json"
+    result = run(*QUICK, "--chosen", "--sustained", "0.05", "--json", path)
+    assert result.code == 0 and "sustained" in result.out
+    rows = json.loads(path.read_text())["rows"]
+    assert rows and all(row["sustained_us"] >= 0.5 * row["best_us"] and row["samples"] >= 3 for row in rows)
+    assert run(*QUICK, "--chosen", "--json", path).code == 0
+    assert not any("sustained_us" in row for row in json.loads(path.read_text())["rows"])
+
+
+def test_bench_op_selects_dtype_and_chosen(tmp_path):
+    path = tmp_path / "rmsnorm.json"
+    assert run(*QUICK, "--chosen", "--dtype", "bf16", "--json", path).code == 0
+    rows = json.loads(path.read_text())["rows"]
+    assert len(rows) == 1 and rows[0]["dtype"] == "bf16" and rows[0]["chosen"]
+
+
 def test_bench_op_on_one_variant():
     result = run(*QUICK, "-v", "ref")
     assert result.code == 0
     assert "*ref" in result.out and "cpu_portable" not in result.out
 
 
-@pytest.mark.parametrize("args", [["-o", "fft"], ["-o", "rmsnorm", "-v", "99_magic"], ["-c", "no such case"]])
+@pytest.mark.parametrize("args", [["-o", "fft"], ["-o", "rmsnorm", "-v", "99_magic"], ["-c", "no such case"],
+                                  ["--dtype", "f128"]])
 def test_bench_op_of_nothing(args):
     result = run("bench", "op", "--device", "cpu", *args)
     assert result.code == ARGUMENT and args[-1] in result.err

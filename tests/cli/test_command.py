@@ -61,6 +61,7 @@ def test_version():
     (["inspect", "a", "b"], 'a second file "b"'),
     (["info", "x"], 'unexpected argument "x"'),
     (["bench", "op", "--seconds", "0"], '--seconds is "0", must be above 0'),
+    (["bench", "op", "--sustained", "-1"], '--sustained is "-1", must be above 0'),
     (["bench", "model", "-m", "f", "-r", "0"], '-r is "0"'),
     (["bench", "model", "-m", "f", "-p", "0", "-n", "0"], "nothing to measure"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")

@@ -11,12 +11,14 @@ BENCH_CALL(gemm)
 typedef struct params {
     int64_t m, n, k;
     lls_dtype dtype, out_dtype;
+    uint32_t flags;
     bool plain_b; /* b is stored as [k, n] */
 } params;
 
-// 8 bits in, and sums that are exact, or rounded to what tensor cores keep of fp8 products (some 14 bits).
 static double tolerance(const params *p) {
-    if (p->dtype == LLS_I8) return 0;
+    if (p->dtype == LLS_I8) return 0; // exact
+    if (p->flags & LLS_GEMM_TF32) return 4e-3;
+    if (p->flags & LLS_GEMM_FAST_ACCUM) return 5e-2; // some 14 bits are kept of the sums
     return p->dtype == LLS_F32 ? 1e-4 : bench_tol(p->out_dtype);
 }
 
@@ -30,6 +32,12 @@ static void make(bench *b, const void *param) {
     if (p->plain_b) args.b = bench_normal(b, p->dtype, 2, plain_shape, 1);
     else args.b = bench_transposed(b, bench_normal(b, p->dtype, 2, weight_shape, 1));
     args.out = bench_output(b, p->out_dtype, 2, out_shape, tolerance(p));
+    args.flags = p->flags;
+    if (p->dtype == LLS_F8_E4M3) {
+        const int64_t one = 1;
+        args.scale_a = bench_constant(b, 1, &one, 0.5);
+        args.scale_b = bench_constant(b, 1, &one, 0.25);
+    }
     bench_args(b, &args, sizeof args);
     bench_param(b, "m", p->m);
     bench_param(b, "n", p->n);
@@ -41,10 +49,10 @@ static void one(bench *b, const char *name, const char *phase, params p) {
     bench_case(b, name, phase, p.dtype, make, &p);
 }
 
-static void square(bench *b, const char *name, int64_t size, lls_dtype dtype, lls_dtype out_dtype) {
+static void square(bench *b, const char *name, int64_t size, lls_dtype dtype, uint32_t flags) {
     char phase[24];
     snprintf(phase, sizeof phase, "%lld", (long long)size);
-    one(b, name, phase, (params){size, size, size, dtype, out_dtype});
+    one(b, name, phase, (params){size, size, size, dtype, dtype == LLS_F8_E4M3 ? LLS_BF16 : 0, flags});
 }
 
 static void rows(bench *b, const char *name, int64_t m, int64_t n, int64_t k, lls_dtype dtype) {
@@ -69,8 +77,13 @@ static void squares(bench *b) {
         square(b, "square", size, LLS_BF16, 0);
         square(b, "square", size, LLS_F16, 0);
     }
-    for (int64_t size = 4096; size <= 8192; size *= 2) square(b, "square", size, LLS_I8, 0);
+    for (int64_t size = 4096; size <= 8192; size *= 2) {
+        square(b, "square", size, LLS_F8_E4M3, 0);
+        square(b, "square, fast accumulation", size, LLS_F8_E4M3, LLS_GEMM_FAST_ACCUM);
+        square(b, "square", size, LLS_I8, 0);
+    }
     square(b, "square", 4096, LLS_F32, 0);
+    square(b, "square, tf32", 4096, LLS_F32, LLS_GEMM_TF32);
 }
 
 static void layers(bench *b) {
@@ -102,11 +115,9 @@ static void others(bench *b) {
     static const int64_t few[] = {1, 16, 64};
     for (int i = 0; i < 3; i++) rows(b, "Llama-3-8B qkv, decode", few[i], 6144, 4096, LLS_BF16);
     for (int64_t m = 512; m <= 4096; m *= 8) {
-        params p = {m, 4096, 4096, LLS_BF16, LLS_BF16, true};
-        one(b, "plain b", m == 512 ? "512 rows" : "4096 rows", p);
+        one(b, "plain b", m == 512 ? "512 rows" : "4096 rows", (params){m, 4096, 4096, LLS_BF16, .plain_b = true});
     }
-    params f32_out = {4096, 4096, 4096, LLS_BF16, LLS_F32};
-    one(b, "f32 out", "4096", f32_out);
+    one(b, "f32 out", "4096", (params){4096, 4096, 4096, LLS_BF16, LLS_F32});
 }
 
 static void cases(bench *b) {
