@@ -31,13 +31,19 @@ typedef struct bench_peer {
     void (*close)(void *state);
 } bench_peer;
 
+/* Cases by text in their names and by dtype. */
+typedef struct bench_fit {
+    const char *match;
+    lls_dtype dtype;
+} bench_fit;
+
 typedef struct bench_suite {
     const char *op;
     /* Calls the op with its argument struct, the variant put into it. BENCH_CALL(op) makes one. */
     lls_status (*call)(lls_ctx *ctx, void *args, const char *variant, lls_stream stream);
-    void (*cases)(bench *b);              /* calls bench_case for each */
-    const bench_peer *const *peers;       /* ends with NULL; may be NULL */
-    const char *ladder_cpu, *ladder_cuda; /* names of the cases at which `llmspeed ladder` compares the rungs */
+    void (*cases)(bench *b);           /* calls bench_case for each */
+    const bench_peer *const *peers;    /* ends with NULL; may be NULL */
+    bench_fit ladder_cpu, ladder_cuda; /* what `llmspeed ladder` compares the rungs at */
 } bench_suite;
 
 #define BENCH_CALL(op)                                                                         \
@@ -98,6 +104,7 @@ typedef struct bench_peer_time {
 enum { BENCH_MAX_PARAMS = 12, BENCH_MAX_PEERS = 4 };
 typedef struct bench_row {
     const char *op, *name, *dtype, *variant;
+    const char *idea; /* of the variant; may be NULL */
     const char *param_names[BENCH_MAX_PARAMS];
     int64_t param_values[BENCH_MAX_PARAMS];
     int32_t num_params;

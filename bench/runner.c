@@ -277,10 +277,11 @@ static bool is_too_slow(bench *b, const bench_row *row, double work, char *why, 
     return true;
 }
 
-static void run_variant(bench *b, copies *c, peers *p, const char *variant) {
+static void run_variant(bench *b, copies *c, peers *p, const lls_variant_info *v) {
     char why[LLS__ERROR_BYTES];
     bench_row row = b->row;
-    row.variant = c->variant = variant;
+    row.variant = c->variant = v->variant;
+    row.idea = v->idea;
     for (int32_t i = 0; i < p->count; i++) row.peers[row.num_peers++] = p->all[i].time;
     if (is_too_slow(b, &row, c->work, why, sizeof why)) {
         row.why = why;
@@ -327,7 +328,7 @@ static void run_variants(bench *b, copies *c) {
     for (int32_t i = 0; lls_variant_at(i, &v) && !(b->options->only_chosen && c->work > 0); i++) {
         if (!wanted(b, &v)) continue;
         b->selected++;
-        run_variant(b, c, &p, v.variant);
+        run_variant(b, c, &p, &v);
     }
     close_peers(&p);
 }

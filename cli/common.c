@@ -53,6 +53,12 @@ double cli_real(struct argp_state *state, const char *option, const char *arg) {
     return value;
 }
 
+double cli_positive(struct argp_state *state, const char *option, const char *arg) {
+    double value = cli_real(state, option, arg);
+    if (!(value > 0)) argp_error(state, "%s is \"%s\", must be above 0", option, arg);
+    return value;
+}
+
 void cli_parse(const struct argp *argp, int argc, char **argv, void *input) {
     argp_err_exit_status = CLI_USAGE;
     error_t error = argp_parse(argp, argc, argv, 0, NULL, input);

@@ -34,6 +34,7 @@ int cli_error(int code, const char *format, ...) __attribute__((format(printf, 2
 
 int64_t cli_int(struct argp_state *state, const char *option, const char *arg, int64_t min, int64_t max);
 double cli_real(struct argp_state *state, const char *option, const char *arg);
+double cli_positive(struct argp_state *state, const char *option, const char *arg);
 
 /* Runs argp with the exit status 2 for usage errors. */
 void cli_parse(const struct argp *argp, int argc, char **argv, void *input);

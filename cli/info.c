@@ -37,9 +37,9 @@ static int print_json(const lls_build_info *build) {
     json_t *variants = json_array();
     lls_variant_info v;
     for (int32_t i = 0; lls_variant_at(i, &v); i++) {
-        json_array_append_new(variants, json_pack("{s:s, s:s, s:s, s:s, s:i, s:s?}", "op", v.op, "variant", v.variant,
+        json_array_append_new(variants, json_pack("{s:s, s:s, s:s, s:s, s:i, s:s?, s:s?}", "op", v.op, "variant", v.variant,
                                                   "device", device_name(v.device), "dtypes", v.dtypes, "min_sm",
-                                                  v.min_sm, "unavailable", v.unavailable));
+                                                  v.min_sm, "unavailable", v.unavailable, "idea", v.idea));
     }
     return cli_print_json(json_pack("{s:s, s:s, s:s, s:{s:s, s:s, s:i}, s:o, s:o}", "version", build->version,
                                     "compiler", build->compiler, "cuda", build->cuda, "cpu", "name", build->cpu_name,

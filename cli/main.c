@@ -13,6 +13,7 @@ typedef struct verb {
 static const verb verbs[] = {
     {"generate", "llmspeed generate", "continue a prompt or chat", verb_generate},
     {"bench", "llmspeed bench", "measure ops (bench op) or a model (bench model)", verb_bench},
+    {"ladder", "llmspeed ladder", "compare the rungs of an op, from the naive one up", verb_ladder},
     {"info", "llmspeed info", "show this build, this machine, and every implementation", verb_info},
     {"inspect", "llmspeed inspect", "show what a model file holds", verb_inspect},
     {"tokenize", "llmspeed tokenize", "turn text into token ids and back", verb_tokenize},
@@ -98,6 +99,7 @@ int main(int argc, char **argv) {
                "\vExamples:\n"
                "  llmspeed generate -m model.gguf --chat -p \"Why is the sky blue?\"\n"
                "  llmspeed bench model -m model.gguf\n"
+               "  llmspeed ladder gemm\n"
                "  llmspeed info\n"
                "`llmspeed VERB --help' says more. Exit codes: 0 done, 1 failed, 2 usage, 3 value out of range, "
                "4 not supported, 5 device, 6 memory or context, 7 file or text, 8 internal, 130 interrupted.\n",

@@ -192,6 +192,7 @@ typedef struct lls_variant_info {
     const char *dtypes;      /* "f32 f16 bf16" */
     int32_t min_sm;          /* CUDA: lowest compute capability x 10; 0 on the CPU */
     const char *unavailable; /* NULL: can run here. Otherwise a sentence that says why not. */
+    const char *idea;        /* what it adds to the rungs below, in a few words; may be NULL */
 } lls_variant_info;
 
 /* Every op x variant row, in selection order; false when index is past the end. */

@@ -107,6 +107,7 @@ bool lls_variant_at(int32_t index, lls_variant_info *out) {
             .dtypes = v->dtypes,
             .min_sm = v->min_sm,
             .unavailable = unavailable_here(v),
+            .idea = v->idea,
         };
         return true;
     }

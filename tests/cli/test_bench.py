@@ -89,6 +89,32 @@ def test_bench_op_result_that_cannot_be_written():
     assert result.code == 1 and "/nowhere/x.json" in result.err
 
 
+def test_ladder(tmp_path):
+    path = tmp_path / "ladder.json"
+    result = run("ladder", "rope", "--device", "cpu", "--case", "SmolLM2-135M, prompt", "--dtype", "f32", "--seconds", "0.01",
+                 "--json", path)
+    assert result.code == 0, result.err
+    lines = result.out.splitlines()
+    heading = next(i for i, line in enumerate(lines) if line.startswith("rung "))
+    rungs = [line.split()[0].lstrip("*") for line in lines[heading + 1:] if line]
+    assert rungs[0] == "cpu_portable" and "ref" not in rungs  # from the bottom up
+    assert lines[heading + 1].split()[6] == "1.0x"
+    found = json.loads(path.read_text())["rows"]
+    assert [row["variant"] for row in found] == rungs[::-1]
+    assert all(row["idea"] and row["idea"] in result.out and row["us"] > 0 for row in found)
+
+
+def test_ladder_at_the_case_of_the_op():
+    result = run("ladder", "gated_act", "--device", "cpu", "--seconds", "0.01")
+    assert result.code == 0 and "gated_act, Llama-3-8B, prompt: rows 512" in result.out and ", bf16\n" in result.out
+
+
+def test_ladder_of_nothing():
+    assert 'op is "fft"' in run("ladder", "fft", "--device", "cpu").err
+    result = run("ladder", "rope", "--device", "cpu", "--case", "no such case")
+    assert result.code == ARGUMENT and "no such case" in result.err
+
+
 def bench_model(model, *args):
     return run("bench", "model", "-m", model, "--device", "cpu", "-p", "16", "-n", "8", "-r", "2", *args)
 

@@ -8,13 +8,13 @@ import pytest
 
 from conftest import ROOT, USAGE, run
 
-VERBS = [("generate",), ("bench",), ("bench", "op"), ("bench", "model"), ("info",), ("inspect",), ("tokenize",)]
+VERBS = [("generate",), ("bench",), ("bench", "op"), ("bench", "model"), ("ladder",), ("info",), ("inspect",), ("tokenize",)]
 
 
 def test_help_lists_the_verbs():
     result = run("--help")
     assert result.code == 0
-    for verb in ("generate", "bench", "info", "inspect", "tokenize"):
+    for verb in ("generate", "bench", "ladder", "info", "inspect", "tokenize"):
         assert re.search(rf"^  {verb} ", result.out, re.M)
 
 
@@ -36,7 +36,7 @@ def test_version():
 
 @pytest.mark.parametrize("args, message", [
     ([], "Usage: llmspeed"),
-    (["sing"], 'verb is "sing", must be one of: generate bench info inspect tokenize'),
+    (["sing"], 'verb is "sing", must be one of: generate bench ladder info inspect tokenize'),
     (["bench", "all"], 'verb is "all", must be one of: op model'),
     (["bench"], "Usage: llmspeed bench"),
     (["--colour"], "unrecognized option"),
@@ -59,6 +59,8 @@ def test_version():
     (["tokenize", "-m", "f", "-p", "x", "--decode", "1"], "must be one of them"),
     (["inspect"], "no file given"),
     (["inspect", "a", "b"], 'a second file "b"'),
+    (["ladder"], "no op given"),
+    (["ladder", "gemm", "rope"], 'a second op "rope"'),
     (["info", "x"], 'unexpected argument "x"'),
     (["bench", "op", "--seconds", "0"], '--seconds is "0", must be above 0'),
     (["bench", "op", "--sustained", "-1"], '--sustained is "-1", must be above 0'),

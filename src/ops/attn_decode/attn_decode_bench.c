@@ -55,4 +55,5 @@ static void cases(bench *b) {
     }
 }
 
-const bench_suite bench_suite_attn_decode = {"attn_decode", call, cases};
+const bench_suite bench_suite_attn_decode = {"attn_decode", call, cases, .ladder_cpu = {"Llama-3-8B, batch", LLS_F16},
+                                             .ladder_cuda = {"Llama-3-8B, batch", LLS_F16}};

@@ -35,4 +35,5 @@ static void cases(bench *b) {
     }
 }
 
-const bench_suite bench_suite_attn_merge = {"attn_merge", call, cases};
+const bench_suite bench_suite_attn_merge = {"attn_merge", call, cases, .ladder_cpu = {"Llama-3-8B, prompt", LLS_BF16},
+                                            .ladder_cuda = {"Llama-3-8B, prompt", LLS_BF16}};

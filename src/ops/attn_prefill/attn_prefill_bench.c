@@ -43,4 +43,6 @@ static void cases(bench *b) {
     }
 }
 
-const bench_suite bench_suite_attn_prefill = {"attn_prefill", call, cases};
+const bench_suite bench_suite_attn_prefill = {"attn_prefill", call, cases,
+                                              .ladder_cpu = {"Llama-3-8B, prompt", LLS_BF16},
+                                              .ladder_cuda = {"Llama-3-8B, prompt", LLS_BF16}};

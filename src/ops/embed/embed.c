@@ -36,14 +36,15 @@ static lls_status naive(lls_ctx *ctx, const void *args, lls_stream stream) {
 
 #define DTYPES "f32 f16 bf16; table also q4_0 q4_1 q5_0 q5_1 q8_0 q4_k q5_k q6_k"
 
+static const char cpu_idea[] = "rows converted a vector at a time; blocks decoded in groups of 16 that share a scale";
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
-    {"01_naive", LLS_CUDA, DTYPES, 80, LLS__CPU_PORTABLE, NULL, naive},
+    {"01_naive", LLS_CUDA, DTYPES, 80, LLS__CPU_PORTABLE, NULL, naive, "a block a token, a thread an element"},
 #endif
-    {"cpu_avx512", LLS_CPU, DTYPES, 0, LLS__CPU_AVX512, NULL, lls__embed_cpu_avx512},
-    {"cpu_avx2", LLS_CPU, DTYPES, 0, LLS__CPU_AVX2, NULL, lls__embed_cpu_avx2},
-    {"cpu_portable", LLS_CPU, DTYPES, 0, LLS__CPU_PORTABLE, NULL, lls__embed_cpu_portable},
-    {"ref", LLS_CPU, DTYPES, 0, LLS__CPU_PORTABLE, NULL, lls__embed_ref},
+    {"cpu_avx512", LLS_CPU, DTYPES, 0, LLS__CPU_AVX512, NULL, lls__embed_cpu_avx512, cpu_idea},
+    {"cpu_avx2", LLS_CPU, DTYPES, 0, LLS__CPU_AVX2, NULL, lls__embed_cpu_avx2, cpu_idea},
+    {"cpu_portable", LLS_CPU, DTYPES, 0, LLS__CPU_PORTABLE, NULL, lls__embed_cpu_portable, cpu_idea},
+    {"ref", LLS_CPU, DTYPES, 0, LLS__CPU_PORTABLE, NULL, lls__embed_ref, "the definition in double: the oracle"},
 };
 
 // Ids that repeat count again, up to the whole table.

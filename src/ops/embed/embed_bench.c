@@ -40,4 +40,5 @@ static void cases(bench *b) {
     }
 }
 
-const bench_suite bench_suite_embed = {"embed", call, cases};
+const bench_suite bench_suite_embed = {"embed", call, cases, .ladder_cpu = {"Llama-3-8B, prompt", LLS_BF16},
+                                       .ladder_cuda = {"Llama-3-8B, prompt", LLS_BF16}};

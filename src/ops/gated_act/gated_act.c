@@ -38,14 +38,16 @@ static lls_status naive(lls_ctx *ctx, const void *args, lls_stream stream) {
 }
 #endif
 
+static const char cpu_idea[] = "whole vectors; tiles of 4096 columns over threads";
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
-    {"01_naive", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, NULL, naive},
+    {"01_naive", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, NULL, naive, "a thread an element"},
 #endif
-    {"cpu_avx512", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX512, NULL, lls__gated_act_cpu_avx512},
-    {"cpu_avx2", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX2, NULL, lls__gated_act_cpu_avx2},
-    {"cpu_portable", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__gated_act_cpu_portable},
-    {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__gated_act_ref},
+    {"cpu_avx512", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX512, NULL, lls__gated_act_cpu_avx512, cpu_idea},
+    {"cpu_avx2", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX2, NULL, lls__gated_act_cpu_avx2, cpu_idea},
+    {"cpu_portable", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__gated_act_cpu_portable, cpu_idea},
+    {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__gated_act_ref,
+     "the definition in double: the oracle"},
 };
 
 // Operations an element, exp, erf and tanh as one each; the product with up is one more.

@@ -33,4 +33,5 @@ static void cases(bench *b) {
     }
 }
 
-const bench_suite bench_suite_gated_act = {"gated_act", call, cases};
+const bench_suite bench_suite_gated_act = {"gated_act", call, cases, .ladder_cpu = {"Llama-3-8B, prompt", LLS_BF16},
+                                           .ladder_cuda = {"Llama-3-8B, prompt", LLS_BF16}};

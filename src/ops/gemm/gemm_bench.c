@@ -129,4 +129,5 @@ static void cases(bench *b) {
     others(b);
 }
 
-const bench_suite bench_suite_gemm = {"gemm", call, cases, bench_gemm_peers, "square, 1024", "square, 4096"};
+const bench_suite bench_suite_gemm = {
+    "gemm", call, cases, bench_gemm_peers, {"square, 1024", LLS_F32}, {"square, 4096", LLS_BF16}};

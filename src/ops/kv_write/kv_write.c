@@ -47,14 +47,17 @@ static lls_status naive(lls_ctx *ctx, const void *args, lls_stream stream) {
 }
 #endif
 
+static const char cpu_idea[] = "tokens over threads; a head's row is one memcpy, or one vector conversion";
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
-    {"01_naive", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, NULL, naive},
+    {"01_naive", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, NULL, naive,
+     "a block a token and side, a thread an element"},
 #endif
-    {"cpu_avx512", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX512, NULL, lls__kv_write_cpu_avx512},
-    {"cpu_avx2", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX2, NULL, lls__kv_write_cpu_avx2},
-    {"cpu_portable", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__kv_write_cpu_portable},
-    {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__kv_write_ref},
+    {"cpu_avx512", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX512, NULL, lls__kv_write_cpu_avx512, cpu_idea},
+    {"cpu_avx2", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX2, NULL, lls__kv_write_cpu_avx2, cpu_idea},
+    {"cpu_portable", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__kv_write_cpu_portable, cpu_idea},
+    {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__kv_write_ref,
+     "the definition in double: the oracle"},
 };
 
 // Tokens that have a slot. All of them where the slots cannot be read.

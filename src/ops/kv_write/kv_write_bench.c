@@ -45,4 +45,5 @@ static void cases(bench *b) {
     }
 }
 
-const bench_suite bench_suite_kv_write = {"kv_write", call, cases};
+const bench_suite bench_suite_kv_write = {"kv_write", call, cases, .ladder_cpu = {"Llama-3-8B, prompt", LLS_F16},
+                                          .ladder_cuda = {"Llama-3-8B, prompt", LLS_F16}};

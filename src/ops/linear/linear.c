@@ -45,14 +45,17 @@ static lls_status naive(lls_ctx *ctx, const void *args, lls_stream stream) {
 #endif
 
 #define WEIGHTS "f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q4_k q5_k q6_k"
+static const char cpu_idea[] = "packed weights: tiles of 16 rows, integer products with broadcast activations";
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
-    {"01_naive", LLS_CUDA, WEIGHTS, 80, LLS__CPU_PORTABLE, reject_packed, naive},
+    {"01_naive", LLS_CUDA, WEIGHTS, 80, LLS__CPU_PORTABLE, reject_packed, naive,
+     "a warp an output, weights decoded one at a time"},
 #endif
-    {"cpu_avx512", LLS_CPU, WEIGHTS, 0, LLS__CPU_AVX512, NULL, lls__linear_cpu_avx512},
-    {"cpu_avx2", LLS_CPU, WEIGHTS, 0, LLS__CPU_AVX2, NULL, lls__linear_cpu_avx2},
-    {"cpu_portable", LLS_CPU, WEIGHTS, 0, LLS__CPU_PORTABLE, NULL, lls__linear_cpu_portable},
-    {"ref", LLS_CPU, WEIGHTS, 0, LLS__CPU_PORTABLE, reject_packed, lls__linear_ref},
+    {"cpu_avx512", LLS_CPU, WEIGHTS, 0, LLS__CPU_AVX512, NULL, lls__linear_cpu_avx512, cpu_idea},
+    {"cpu_avx2", LLS_CPU, WEIGHTS, 0, LLS__CPU_AVX2, NULL, lls__linear_cpu_avx2, cpu_idea},
+    {"cpu_portable", LLS_CPU, WEIGHTS, 0, LLS__CPU_PORTABLE, NULL, lls__linear_cpu_portable, cpu_idea},
+    {"ref", LLS_CPU, WEIGHTS, 0, LLS__CPU_PORTABLE, reject_packed, lls__linear_ref,
+     "the definition in double: the oracle"},
 };
 
 // Packed block weights meet integers; weights that are not f32 meet halves where x has them; all else is fp32.

@@ -54,4 +54,5 @@ static void cases(bench *b) {
     }
 }
 
-const bench_suite bench_suite_linear = {"linear", call, cases};
+const bench_suite bench_suite_linear = {"linear", call, cases, .ladder_cpu = {"Llama-3-8B up, decode", LLS_Q4_K},
+                                        .ladder_cuda = {"Llama-3-8B up, decode", LLS_Q4_K}};

@@ -37,14 +37,17 @@ static lls_status naive(lls_ctx *ctx, const void *args, lls_stream stream) {
 }
 #endif
 
+static const char cpu_idea[] = "rows over threads; a row is read twice from L1, four partial sums";
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
-    {"01_naive", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, NULL, naive},
+    {"01_naive", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, NULL, naive,
+     "a block a row, squares reduced in fp32, the row read a second time"},
 #endif
-    {"cpu_avx512", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX512, NULL, lls__rmsnorm_cpu_avx512},
-    {"cpu_avx2", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX2, NULL, lls__rmsnorm_cpu_avx2},
-    {"cpu_portable", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__rmsnorm_cpu_portable},
-    {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__rmsnorm_ref},
+    {"cpu_avx512", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX512, NULL, lls__rmsnorm_cpu_avx512, cpu_idea},
+    {"cpu_avx2", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX2, NULL, lls__rmsnorm_cpu_avx2, cpu_idea},
+    {"cpu_portable", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__rmsnorm_cpu_portable, cpu_idea},
+    {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__rmsnorm_ref,
+     "the definition in double: the oracle"},
 };
 
 // An element: square, sum, times 1 / rms; then weight and residual.

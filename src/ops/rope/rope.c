@@ -63,14 +63,16 @@ static lls_status naive(lls_ctx *ctx, const void *call_arg, lls_stream stream) {
 }
 #endif
 
+static const char cpu_idea[] = "sines once a token for all heads, whole vectors of pairs, tokens over threads";
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
-    {"01_naive", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, NULL, naive},
+    {"01_naive", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, NULL, naive,
+     "a block a token, sines in shared memory"},
 #endif
-    {"cpu_avx512", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX512, NULL, lls__rope_cpu_avx512},
-    {"cpu_avx2", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX2, NULL, lls__rope_cpu_avx2},
-    {"cpu_portable", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__rope_cpu_portable},
-    {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__rope_ref},
+    {"cpu_avx512", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX512, NULL, lls__rope_cpu_avx512, cpu_idea},
+    {"cpu_avx2", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX2, NULL, lls__rope_cpu_avx2, cpu_idea},
+    {"cpu_portable", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__rope_cpu_portable, cpu_idea},
+    {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__rope_ref, "the definition in double: the oracle"},
 };
 
 // A pair: four products and two sums. What is past rotary_dim is copied.

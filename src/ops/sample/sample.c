@@ -35,14 +35,17 @@ static lls_status naive(lls_ctx *ctx, const void *params, lls_stream stream) {
 }
 #endif
 
+static const char cpu_idea[] = "one padded fp32 copy; selection among the few tokens that matter";
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
-    {"01_naive", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, naive_reject, naive},
+    {"01_naive", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, naive_reject, naive,
+     "a block a row; bisection of the keys, one pass over the row a step"},
 #endif
-    {"cpu_avx512", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX512, NULL, lls__sample_cpu_avx512},
-    {"cpu_avx2", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX2, NULL, lls__sample_cpu_avx2},
-    {"cpu_portable", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__sample_cpu_portable},
-    {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__sample_ref},
+    {"cpu_avx512", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX512, NULL, lls__sample_cpu_avx512, cpu_idea},
+    {"cpu_avx2", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_AVX2, NULL, lls__sample_cpu_avx2, cpu_idea},
+    {"cpu_portable", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__sample_cpu_portable, cpu_idea},
+    {"ref", LLS_CPU, "f32 f16 bf16", 0, LLS__CPU_PORTABLE, NULL, lls__sample_ref,
+     "the definition in double: the oracle"},
 };
 
 // Ids of the histories; as many as fit where their lengths cannot be read.

@@ -43,4 +43,5 @@ static void cases(bench *b) {
     }
 }
 
-const bench_suite bench_suite_sample = {"sample", call, cases};
+const bench_suite bench_suite_sample = {"sample", call, cases, .ladder_cpu = {"Llama-3-8B top-k top-p, batch", LLS_F32},
+                                        .ladder_cuda = {"Llama-3-8B top-k top-p, batch", LLS_F32}};
