@@ -3,7 +3,10 @@
 --check only compares."""
 
 import json
+import math
 import pathlib
+import re
+import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -52,18 +55,63 @@ def case(row):
     return f"{row['case']}, {sizes}"
 
 
+def geometric_mean(values):
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def summary(rows):
+    """Sets of cases (the first word of their names) against the best peer; nothing without peers."""
+    sets = {}
+    for row in rows:
+        if row.get("ratio"):
+            sets.setdefault((re.split(r"[ ,]", row["case"])[0], row["dtype"]), []).append(row)
+    lines = []
+    for (name, dtype), members in sets.items():
+        ratios = [row["ratio"] for row in members]
+        sustained = [row["ratio_sustained"] for row in members if row.get("ratio_sustained")]
+        worst = min(members, key=lambda row: row["ratio"])
+        lines.append([name, dtype, str(len(members)), f"{geometric_mean(ratios):.2f}", f"{worst['ratio']:.2f} ({case(worst)})",
+                      f"{geometric_mean(sustained):.2f}" if sustained else ""])
+    header = ["set", "dtype", "cases", "best peer / ours, geometric mean", "lowest", "sustained, geometric mean"]
+    return table(header, lines) + "\n" if lines else ""
+
+
+def two_digits(row, name):
+    return f"{row[name]:.2f}" if row.get(name) else ""
+
+
 def op_table(path):
     """What a call takes by itself, a row for each case that has a time."""
     found = json.loads(path.read_text())
     ceiling = found["ceilings"]
     rate = 1e3 * (ceiling.get("copy_tbps") or ceiling.get("read_tbps") or 0)
     best = [row for row in found["rows"] if row.get("us") and row.get("chosen", True)]
-    rows = [[case(row), row["dtype"], f"`{row['variant']}`", f"{row['us']:.2f}", f"{1e3 * row['tbps']:.0f}",
-             f"{1e3 * row['tflops']:.0f}", f"{100 * row['roof_share']:.0f} %" if row.get("roof_share") else "",
-             f"{row['ratio']:.2f}" if row.get("ratio") else ""] for row in best]
-    name = found.get("gpu") or found.get("cpu")
-    header = ["case", "dtype", "variant", "µs", "GB/s", "GFLOP/s", "of the bandwidth", "best peer / ours"]
-    return f"{name}, {found['date'][:10]}, measured bandwidth {rate:.0f} GB/s:\n\n{table(header, rows)}"
+    unit, scale = ("TFLOP/s", 1) if any(row["tflops"] > 10 for row in best) else ("GFLOP/s", 1e3)
+    columns = {
+        "case": case,
+        "dtype": lambda row: row["dtype"],
+        "variant": lambda row: f"`{row['variant']}`",
+        "µs": lambda row: f"{row['us']:.2f}",
+        "GB/s": lambda row: f"{1e3 * row['tbps']:.0f}",
+        unit: lambda row: f"{scale * row['tflops']:.0f}",
+        "of the bandwidth": lambda row: f"{100 * row['roof_share']:.0f} %" if row.get("roof_share") else "",
+        "best peer / ours": lambda row: two_digits(row, "ratio"),
+    }
+    if any(row.get("sustained_us") for row in best):
+        columns["sustained µs"] = lambda row: two_digits(row, "sustained_us")
+        columns["best peer / ours, sustained"] = lambda row: two_digits(row, "ratio_sustained")
+    rows = [[write(row) for write in columns.values()] for row in best]
+    peers = ", ".join(f"{name} {version}" for name, version in found.get("peers", {}).items() if version)
+    head = f"{found.get('gpu') or found.get('cpu')}, {found['date'][:10]}, measured bandwidth {rate:.0f} GB/s"
+    return f"{head}{', peers: ' + peers if peers else ''}:\n\n{summary(best)}{table(list(columns), rows)}"
+
+
+def torch_table(path):
+    """gemm beside torch: bench/compare_torch_gemm.py."""
+    found = json.loads(path.read_text())
+    timed = [row for row in found["rows"] if row.get("ratio")]
+    return (f"Beside torch {found['peers']['torch']} in one process, {found['gpu']}, {found['date'][:10]}:\n\n"
+            f"{summary(timed)}")
 
 
 def main_tables():
@@ -76,9 +124,10 @@ def pages():
     """Each page with markers, and what belongs between them."""
     yield ROOT / "README.md", main_tables()
     for folder in sorted((ROOT / "src" / "ops").iterdir()):
-        found = sorted(RESULTS.glob(f"*/{folder.name}.json"))
-        if found:
-            yield folder / "README.md", [op_table(path) for path in found]
+        parts = [op_table(path) for path in sorted(RESULTS.glob(f"*/{folder.name}.json"))]
+        parts += [torch_table(path) for path in sorted(RESULTS.glob(f"*/{folder.name}_torch.json"))]
+        if parts:
+            yield folder / "README.md", parts
 
 
 def main():

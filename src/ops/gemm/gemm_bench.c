@@ -113,7 +113,7 @@ static void ragged(bench *b) {
 
 static void others(bench *b) {
     static const int64_t few[] = {1, 16, 64};
-    for (int i = 0; i < 3; i++) rows(b, "Llama-3-8B qkv, decode", few[i], 6144, 4096, LLS_BF16);
+    for (int i = 0; i < 3; i++) rows(b, "decode 8B qkv", few[i], 6144, 4096, LLS_BF16);
     for (int64_t m = 512; m <= 4096; m *= 8) {
         one(b, "plain b", m == 512 ? "512 rows" : "4096 rows", (params){m, 4096, 4096, LLS_BF16, .plain_b = true});
     }
