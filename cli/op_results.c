@@ -1,7 +1,6 @@
 #include "op_results.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "bench_sources.h"
@@ -12,12 +11,14 @@ lls_status op_results_open(op_results *results, lls_device device, int32_t threa
     if (status) return status;
     results->rows = json_array();
     results->peer_versions = json_object();
+    results->peer_failures = json_object();
     return LLS_OK;
 }
 
 void op_results_close(op_results *results) {
     json_decref(results->rows);
     json_decref(results->peer_versions);
+    json_decref(results->peer_failures);
 }
 
 op_verdict op_results_judge(const op_results *results, const bench_row *r) {
@@ -85,8 +86,8 @@ static void note_peers(op_results *results, const bench_row *r) {
     for (int32_t i = 0; i < r->num_peers; i++) {
         const bench_peer_time *p = &r->peers[i];
         json_object_set_new(results->peer_versions, p->name, p->version ? json_string(p->version) : json_null());
-        if (!p->why || strcmp(p->why, results->peer_failure) == 0) continue;
-        snprintf(results->peer_failure, sizeof results->peer_failure, "%s", p->why);
+        if (!p->why || json_object_get(results->peer_failures, p->why)) continue;
+        json_object_set_new(results->peer_failures, p->why, json_true());
         fprintf(stderr, "llmspeed: no time of %s: %s\n", p->name, p->why);
     }
 }

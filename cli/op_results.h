@@ -10,7 +10,7 @@ typedef struct op_results {
     int32_t threads;
     lls_ceilings ceilings;
     json_t *rows, *peer_versions;
-    char peer_failure[256]; /* the last one printed */
+    json_t *peer_failures; /* those printed are its keys */
     int failed;             /* rows */
 } op_results;
 
