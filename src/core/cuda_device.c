@@ -63,19 +63,27 @@ lls_status lls__cuda_multiprocessors(int32_t index, int32_t *sm, int32_t *num_sm
     return LLS_OK;
 }
 
+// Loads a kernel, so that its first launch need not.
+static lls_status load(const lls__kernel *kernel) {
+    struct cudaFuncAttributes attributes;
+    cudaError_t error = cudaFuncGetAttributes(&attributes, kernel->func);
+    return error ? failed(error, kernel->name) : LLS_OK;
+}
+
+static lls_status load_all(const lls__op *op) {
+    for (int32_t i = 0; i < op->num_kernels; i++) LLS_TRY(load(&op->kernels[i]));
+    for (int32_t i = 0; op->more_kernels && op->more_kernels[i]; i++) {
+        for (const lls__kernel *kernel = op->more_kernels[i]; kernel->name; kernel++) LLS_TRY(load(kernel));
+    }
+    return LLS_OK;
+}
+
 lls_status lls__cuda_ctx_init(lls_ctx *ctx) {
     LLS_TRY(lls__cuda_multiprocessors(ctx->device.index, &ctx->sm, &ctx->num_sms));
     int previous;
     LLS_TRY(lls__cuda_enter(ctx, &previous));
     lls_status status = LLS_OK;
-    for (int32_t i = 0; !status && i < lls__num_ops; i++) {
-        const lls__op *op = lls__ops[i];
-        for (int32_t j = 0; !status && j < op->num_kernels; j++) {
-            struct cudaFuncAttributes attributes;
-            cudaError_t error = cudaFuncGetAttributes(&attributes, op->kernels[j].func);
-            if (error) status = failed(error, op->kernels[j].name);
-        }
-    }
+    for (int32_t i = 0; !status && i < lls__num_ops; i++) status = load_all(lls__ops[i]);
     lls__cuda_leave(previous);
     return status;
 }

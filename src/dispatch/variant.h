@@ -37,6 +37,9 @@ typedef struct lls__op {
     int32_t num_variants;
     const lls__kernel *kernels;
     int32_t num_kernels;
+    const lls__kernel *const
+        *more_kernels; /* of the op's other files, or NULL: lists, ended by NULL, of kernels, ended by
+                                             * a NULL name */
     /* For recordings, after a launch; args as in launch. Device data is read through lls__host_values alone. */
     void (*cost)(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost *cost);
 } lls__op;

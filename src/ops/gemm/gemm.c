@@ -13,6 +13,8 @@ static const lls__kernel kernels[] = {
     LLS_KERNEL(lls_gemm_01_naive_i8),  LLS_KERNEL(lls_gemm_01_naive_f8),
 };
 
+static const lls__kernel *const more_kernels[] = {lls__gemm_portable_kernels, NULL};
+
 lls_status lls__gemm_launch_naive(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream) {
     int32_t instance = lls__is_float(p->a.dtype) ? lls__float_index(p->a.dtype)
                        : p->a.dtype == LLS_I8    ? NAIVE_I8
@@ -50,6 +52,12 @@ static const char *reject_extras(const void *args) {
 
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
+    {"05_mma_sync", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, lls__gemm_reject_mma_sync,
+     lls__gemm_mma_sync},
+    {"04_wmma", LLS_CUDA, "f16 bf16", 80, LLS__CPU_PORTABLE, lls__gemm_reject_wmma, lls__gemm_wmma},
+    {"03_register_tile", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, lls__gemm_reject_register_tile,
+     lls__gemm_register_tile},
+    {"02_smem_tile", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, lls__gemm_reject_smem_tile, lls__gemm_smem_tile},
     {"01_naive", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, NULL, naive},
 #endif
     {"cpu_avx512", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_AVX512, reject_extras, lls__gemm_cpu_avx512},
@@ -98,6 +106,7 @@ const lls__op lls__op_gemm = {
 #if LLS_WITH_CUDA
     .kernels = kernels,
     .num_kernels = LLS_COUNT(kernels),
+    .more_kernels = more_kernels,
 #endif
     .cost = cost,
 };

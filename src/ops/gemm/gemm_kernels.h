@@ -17,6 +17,40 @@ LLS_CPU_DECLARE(lls_status, lls__gemm_cpu, lls_ctx *ctx, const void *args, lls_s
 
 #if LLS_WITH_CUDA
 #include <cuda_runtime_api.h>
+#ifndef __cplusplus
+#include "dispatch/variant.h"
+#endif
+
+/* How 05_mma_sync runs: tile.cuh has the bands. */
+typedef struct lls__gemm_mma_config {
+    int32_t stages; /* of the ring, 2 to 4 */
+    int32_t band;   /* row tiles */
+} lls__gemm_mma_config;
+
+/* Dynamic shared memory of 03 and 04. */
+enum { LLS__GEMM_03_SHARED = 128 * 132 * 4, LLS__GEMM_04_SHARED = 8 * 64 * 40 * 4 };
+
+/* 02 to 05 (portable.c). */
+#ifndef __cplusplus
+extern const lls__kernel lls__gemm_portable_kernels[]; /* ended by a NULL name */
+const char *lls__gemm_reject_smem_tile(const void *args);
+lls_status lls__gemm_smem_tile(lls_ctx *ctx, const void *args, lls_stream stream);
+const char *lls__gemm_reject_register_tile(const void *args);
+lls_status lls__gemm_register_tile(lls_ctx *ctx, const void *args, lls_stream stream);
+const char *lls__gemm_reject_wmma(const void *args);
+lls_status lls__gemm_wmma(lls_ctx *ctx, const void *args, lls_stream stream);
+const char *lls__gemm_reject_mma_sync(const void *args);
+lls_status lls__gemm_mma_sync(lls_ctx *ctx, const void *args, lls_stream stream);
+
+/* How a launch of 05 goes: a pure function of the problem and the device. */
+typedef struct lls__gemm_mma_plan {
+    int32_t instance;   /* of the rung's kernels */
+    int32_t rows, cols; /* of a tile */
+    int32_t threads, shared_bytes;
+    lls__gemm_mma_config config;
+} lls__gemm_mma_plan;
+lls__gemm_mma_plan lls__gemm_mma_plan_of(const lls__gemm_problem *p, int32_t sm, int32_t num_sms);
+#endif
 
 /* Takes everything, grouped products too. */
 #ifndef __cplusplus
@@ -33,6 +67,35 @@ __global__ void lls_gemm_01_naive_f16(lls__gemm_problem p);
 __global__ void lls_gemm_01_naive_bf16(lls__gemm_problem p);
 __global__ void lls_gemm_01_naive_i8(lls__gemm_problem p);
 __global__ void lls_gemm_01_naive_f8(lls__gemm_problem p);
+
+/* 02 to 05: a block a tile of out, and for grouped products a row of tiles more for each group (tile.cuh). */
+__global__ void lls_gemm_02_smem_tile_f32(lls__gemm_problem p);
+__global__ void lls_gemm_02_smem_tile_f16(lls__gemm_problem p);
+__global__ void lls_gemm_02_smem_tile_bf16(lls__gemm_problem p);
+__global__ void lls_gemm_03_register_tile_f32(lls__gemm_problem p);
+__global__ void lls_gemm_03_register_tile_f16(lls__gemm_problem p);
+__global__ void lls_gemm_03_register_tile_bf16(lls__gemm_problem p);
+__global__ void lls_gemm_04_wmma_f16(lls__gemm_problem p);
+__global__ void lls_gemm_04_wmma_bf16(lls__gemm_problem p);
+/* Types of a and b, tile. Threads and shared memory: portable.c. */
+__global__ void lls_gemm_05_mma_sync_f16_128x256(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_f16_128x128(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_f16_64x64(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_bf16_128x256(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_bf16_128x128(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_bf16_64x64(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_tf32_128x128(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_tf32_64x64(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_i8_128x128(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_i8_64x64(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_e4m3_e4m3_128x128(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_e4m3_e4m3_64x64(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_e4m3_e5m2_128x128(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_e4m3_e5m2_64x64(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_e5m2_e4m3_128x128(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_e5m2_e4m3_64x64(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_e5m2_e5m2_128x128(lls__gemm_problem p, lls__gemm_mma_config config);
+__global__ void lls_gemm_05_mma_sync_e5m2_e5m2_64x64(lls__gemm_problem p, lls__gemm_mma_config config);
 #ifdef __cplusplus
 }
 #endif
