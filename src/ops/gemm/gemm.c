@@ -53,12 +53,15 @@ static const char *reject_extras(const void *args) {
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
     {"05_mma_sync", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, lls__gemm_reject_mma_sync,
-     lls__gemm_mma_sync},
-    {"04_wmma", LLS_CUDA, "f16 bf16", 80, LLS__CPU_PORTABLE, lls__gemm_reject_wmma, lls__gemm_wmma},
+     lls__gemm_mma_sync, "a ring of stages filled by cp.async, swizzled; ldmatrix and mma.sync"},
+    {"04_wmma", LLS_CUDA, "f16 bf16", 80, LLS__CPU_PORTABLE, lls__gemm_reject_wmma, lls__gemm_wmma,
+     "tensor cores by WMMA, fragments from shared memory"},
     {"03_register_tile", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, lls__gemm_reject_register_tile,
-     lls__gemm_register_tile},
-    {"02_smem_tile", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, lls__gemm_reject_smem_tile, lls__gemm_smem_tile},
-    {"01_naive", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, NULL, naive},
+     lls__gemm_register_tile, "8 x 8 sums a thread, wide loads, two buffers"},
+    {"02_smem_tile", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, lls__gemm_reject_smem_tile, lls__gemm_smem_tile,
+     "a block shares what it reads in shared memory"},
+    {"01_naive", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, NULL, naive,
+     "a thread two neighbouring outputs"},
 #endif
     {"cpu_avx512", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_AVX512, reject_extras, lls__gemm_cpu_avx512},
     {"cpu_avx2", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_AVX2, reject_extras, lls__gemm_cpu_avx2},
