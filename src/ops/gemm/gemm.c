@@ -33,23 +33,6 @@ static lls_status naive(lls_ctx *ctx, const void *args, lls_stream stream) {
 }
 #endif
 
-static const char *reject_extras(const void *args) {
-    lls__gemm_problem p = lls__gemm_problem_of(args);
-    bool f8 = p.a.dtype == LLS_F8_E4M3 || p.a.dtype == LLS_F8_E5M2;
-    if (f8 || p.scale_a.data || p.scale_b.data ||
-        !lls__gemm_is_plain(&(lls__gemm_problem){.bias = p.bias,
-                                                 .residual = p.residual,
-                                                 .act = p.act,
-                                                 .gated = p.gated,
-                                                 .scale_out = p.scale_out,
-                                                 .scale_out_col = p.scale_out_col}))
-        return "takes f32, f16, bf16 and i8 without scales, bias, activation and residual";
-    if (p.a.pointers || p.b.pointers || p.c.pointers || p.out.pointers) return "takes no pointers";
-    bool same = p.out.dtype == p.a.dtype || p.out.dtype == LLS_F32 || p.out.dtype == LLS_I32;
-    return !same || p.out.dtype == LLS_I8 || (p.a.dtype == LLS_I8 && p.out.dtype != LLS_I32) ? "takes no such output"
-                                                                                             : NULL;
-}
-
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
     {"05_mma_sync", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, lls__gemm_reject_mma_sync,
@@ -63,9 +46,9 @@ static const lls__variant variants[] = {
     {"01_naive", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, NULL, naive,
      "a thread two neighbouring outputs"},
 #endif
-    {"cpu_avx512", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_AVX512, reject_extras, lls__gemm_cpu_avx512},
-    {"cpu_avx2", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_AVX2, reject_extras, lls__gemm_cpu_avx2},
-    {"cpu_portable", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_PORTABLE, reject_extras, lls__gemm_cpu_portable},
+    {"cpu_avx512", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_AVX512, NULL, lls__gemm_cpu_avx512},
+    {"cpu_avx2", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_AVX2, NULL, lls__gemm_cpu_avx2},
+    {"cpu_portable", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_PORTABLE, NULL, lls__gemm_cpu_portable},
     {"ref", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_PORTABLE, NULL, lls__gemm_ref},
 };
 
