@@ -8,14 +8,13 @@
 #include "cpu/f8.h"
 #include "cpu/half.h"
 
-static inline double lls__get(const lls_tensor *t, int64_t offset) {
-    const void *p = lls__at(t, offset);
+static inline double lls__get(const lls_tensor *t, int64_t i) {
     switch (t->dtype) {
-    case LLS_F16: return lls__f16_to_f32(*(const uint16_t *)p);
-    case LLS_BF16: return lls__bf16_to_f32(*(const uint16_t *)p);
-    case LLS_F8_E4M3: return lls__e4m3_to_f32(*(const uint8_t *)p);
-    case LLS_F8_E5M2: return lls__e5m2_to_f32(*(const uint8_t *)p);
-    default: return *(const float *)p;
+    case LLS_F16: return lls__f16_to_f32(((const uint16_t *)t->data)[i]);
+    case LLS_BF16: return lls__bf16_to_f32(((const uint16_t *)t->data)[i]);
+    case LLS_F8_E4M3: return lls__e4m3_to_f32(((const uint8_t *)t->data)[i]);
+    case LLS_F8_E5M2: return lls__e5m2_to_f32(((const uint8_t *)t->data)[i]);
+    default: return ((const float *)t->data)[i];
     }
 }
 
@@ -28,14 +27,13 @@ static inline float lls__round_to_odd(double x) {
     return f;
 }
 
-static inline void lls__set(const lls_tensor *t, int64_t offset, double value) {
-    void *p = lls__at(t, offset);
+static inline void lls__set(const lls_tensor *t, int64_t i, double value) {
     switch (t->dtype) {
-    case LLS_F16: *(uint16_t *)p = lls__f32_to_f16(lls__round_to_odd(value)); break;
-    case LLS_BF16: *(uint16_t *)p = lls__f32_to_bf16(lls__round_to_odd(value)); break;
-    case LLS_F8_E4M3: *(uint8_t *)p = lls__f32_to_e4m3(lls__round_to_odd(value)); break;
-    case LLS_F8_E5M2: *(uint8_t *)p = lls__f32_to_e5m2(lls__round_to_odd(value)); break;
-    default: *(float *)p = (float)value; break;
+    case LLS_F16: ((uint16_t *)t->data)[i] = lls__f32_to_f16(lls__round_to_odd(value)); break;
+    case LLS_BF16: ((uint16_t *)t->data)[i] = lls__f32_to_bf16(lls__round_to_odd(value)); break;
+    case LLS_F8_E4M3: ((uint8_t *)t->data)[i] = lls__f32_to_e4m3(lls__round_to_odd(value)); break;
+    case LLS_F8_E5M2: ((uint8_t *)t->data)[i] = lls__f32_to_e5m2(lls__round_to_odd(value)); break;
+    default: ((float *)t->data)[i] = (float)value; break;
     }
 }
 

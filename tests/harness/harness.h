@@ -56,14 +56,16 @@ lls_tensor th_constant(th *h, lls_dtype dtype, int32_t ndim, const int64_t *shap
 lls_tensor th_data(th *h, lls_dtype dtype, int32_t ndim, const int64_t *shape, const void *data);
 /* An output: NaN bytes before the call, compared afterwards with tolerance `tol` (0: exactly; negative: not compared
  * with the oracle).
- * Float dtypes: |got - want| <= tol * (|want| + rms(want)); use th_tol(dtype) unless the op has reason for another. */
+ * Float dtypes: |got - want| <= tol * (|want| + rms(want)); use th_tol(dtype) unless the op has reason for another.
+ * f8 and i8: the same, where a tol above 0 also forgives one step of the format: sums that differ in their last bits may
+ * round to either neighbour. */
 lls_tensor th_output(th *h, const char *name, lls_dtype dtype, int32_t ndim, const int64_t *shape,
                      const int64_t *stride, double tol);
 /* Registers a tensor made above as an output too: in-place calls, caches. */
 void th_also_output(th *h, const char *name, const lls_tensor *t, double tol);
 /* NaN is the stated answer somewhere in this output: NaN must then meet NaN. */
 void th_allow_nan(th *h, const lls_tensor *t);
-/* fp32 1e-5, f16 2e-3, bf16 1e-2. */
+/* fp32, f8 and i8 1e-5, f16 2e-3, bf16 1e-2. */
 double th_tol(lls_dtype dtype);
 
 /* Poisons the context's workspace with NaN bytes. */

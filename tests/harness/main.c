@@ -67,12 +67,13 @@ static void reset(th *h, const char *case_name, bool reference) {
     h->state->reference = reference;
 }
 
-static void run_side(th *h, lls_ctx *ctx, const char *variant, const char *name, bool reference,
+static void run_side(th *h, lls_ctx *ctx, const char *variant, const char *name, const struct th_state *first,
                      void (*run)(th *, const void *), const void *param) {
     h->ctx = ctx;
     h->device = lls_ctx_device(ctx);
     h->variant = variant;
-    reset(h, name, reference);
+    reset(h, name, first == NULL);
+    h->state->twin = first;
     run(h, param);
     if (!h->state->refused) th_check_guards(h);
 }
@@ -122,7 +123,7 @@ void th_run_case(th *h, const char *name, void (*run)(th *, const void *), const
         states[i].walk = w;
         side[i] = (th){.state = &states[i]};
     }
-    run_side(&side[0], w->reference, "ref", name, true, run, param);
+    run_side(&side[0], w->reference, "ref", name, NULL, run, param);
     bool reference_failed = side[0].state->failed;
     if (reference_failed) report(w, "ref", name, "failed", side[0].state->message, 0);
     else if (w->device.type == LLS_CPU) report(w, "ref", name, "passed", "", 0);
@@ -131,7 +132,7 @@ void th_run_case(th *h, const char *name, void (*run)(th *, const void *), const
         const lls__variant *v = &w->current->variants[i];
         if (v->device != w->device.type || strcmp(v->name, "ref") == 0 || (w->variant && strcmp(v->name, w->variant)))
             continue;
-        for (int k = 0; k < 2; k++) run_side(&side[1 + k], w->contexts[k], v->name, name, false, run, param);
+        for (int k = 0; k < 2; k++) run_side(&side[1 + k], w->contexts[k], v->name, name, &states[0], run, param);
         if (side[1].state->refused) {
             report(w, v->name, name, "skipped", side[1].state->refusal, 0);
         } else {

@@ -7,6 +7,8 @@
 
 enum { TH_MAX_BUFFERS = 128 };
 
+typedef double th_fill(int64_t i, const void *user);
+
 typedef struct th_buffer {
     lls_tensor view, host_view; /* on the device under test; in its host image */
     void *device;               /* guards included */
@@ -15,6 +17,9 @@ typedef struct th_buffer {
     const char *output;         /* NULL: an input */
     double tol;
     bool allow_nan;
+    th_fill *fill; /* made the elements; NULL: not th_filled */
+    bool normal;   /* th_normal did */
+    uint64_t seed; /* of the state once they were made */
 } th_buffer;
 
 struct th_state {
@@ -24,6 +29,7 @@ struct th_state {
     bool reference, failed, refused, error_case;
     double worst;
     char message[512], refusal[512];
+    const struct th_state *twin; /* of the side that ran before: the same calls made the same numbers; NULL: none did */
     struct th_walk *walk;
 };
 

@@ -3,21 +3,31 @@
 #include "core/element.h"
 #include "ops/gemm/gemm_kernels.h"
 
-static double element(const lls__gemm_matrix *x, int64_t batch, int64_t row, int64_t col) {
+static lls_tensor located(const lls__gemm_matrix *x, int64_t batch, int64_t row, int64_t col) {
     lls_tensor t = {.data = lls__gemm_base(x, batch, lls__elem_size(x->dtype)), .dtype = x->dtype};
-    int64_t offset = lls__gemm_offset(x, row, col);
-    if (t.dtype == LLS_I8) return ((const int8_t *)t.data)[offset];
-    if (t.dtype == LLS_I32) return ((const int32_t *)t.data)[offset];
-    return lls__get(&t, offset);
+    t.data = lls__at(&t, lls__gemm_offset(x, row, col));
+    return t;
+}
+
+static double element(const lls_tensor *t, int64_t i) {
+    if (t->dtype == LLS_I8) return ((const int8_t *)t->data)[i];
+    if (t->dtype == LLS_I32) return ((const int32_t *)t->data)[i];
+    return lls__get(t, i);
+}
+
+static double element_at(const lls__gemm_matrix *x, int64_t batch, int64_t row, int64_t col) {
+    lls_tensor t = located(x, batch, row, col);
+    return element(&t, 0);
 }
 
 // The sum over k, with scale_a and scale_b.
 static double scaled_sum(const lls__gemm_problem *p, int64_t batch, int64_t row, int64_t col) {
+    lls_tensor a = located(&p->a, batch, row, 0), b = located(&p->b, batch, 0, col);
     double sum = 0;
     for (int64_t k = 0; k < p->k; k++) {
         double scale = (double)lls__gemm_scale_at(&p->scale_a, batch, row, k) *
                        (double)lls__gemm_scale_at(&p->scale_b, batch, col, k);
-        sum += scale * element(&p->a, batch, row, k) * element(&p->b, batch, k, col);
+        sum += scale * element(&a, k * p->a.col) * element(&b, k * p->b.row);
     }
     return sum;
 }
@@ -25,8 +35,8 @@ static double scaled_sum(const lls__gemm_problem *p, int64_t batch, int64_t row,
 // x of the formula.
 static double linear(const lls__gemm_problem *p, int64_t batch, int64_t row, int64_t col) {
     double x = p->k == 0 ? 0 : (double)p->alpha * scaled_sum(p, batch, row, col);
-    if (p->c.data) x += (double)p->beta * element(&p->c, batch, row, col);
-    return p->bias.data ? x + element(&p->bias, batch, 0, col) : x;
+    if (p->c.data) x += (double)p->beta * element_at(&p->c, batch, row, col);
+    return p->bias.data ? x + element_at(&p->bias, batch, 0, col) : x;
 }
 
 static double activate(lls_gemm_act act, double x) {
@@ -42,7 +52,7 @@ static double activate(lls_gemm_act act, double x) {
 static double result(const lls__gemm_problem *p, int64_t batch, int64_t row, int64_t col) {
     double y = activate(p->act, linear(p, batch, row, p->gated ? 2 * col : col));
     if (p->gated) y *= linear(p, batch, row, 2 * col + 1);
-    if (p->residual.data) y += element(&p->residual, batch, row, col);
+    if (p->residual.data) y += element_at(&p->residual, batch, row, col);
     if (!p->scale_out.data && !p->scale_out_col.data) return y;
     double scale = (double)lls__gemm_scale_at(&p->scale_out, batch, row, 0) *
                    (double)lls__gemm_scale_at(&p->scale_out_col, batch, col, 0);
@@ -50,9 +60,10 @@ static double result(const lls__gemm_problem *p, int64_t batch, int64_t row, int
 }
 
 static int32_t i32_result(const lls__gemm_problem *p, int64_t batch, int64_t row, int64_t col) {
-    uint32_t sum = p->c.data ? (uint32_t)(int32_t)element(&p->c, batch, row, col) : 0; // unsigned: it may wrap
+    uint32_t sum = p->c.data ? (uint32_t)(int32_t)element_at(&p->c, batch, row, col) : 0; // unsigned: it may wrap
+    lls_tensor a = located(&p->a, batch, row, 0), b = located(&p->b, batch, 0, col);
     for (int64_t k = 0; k < p->k; k++)
-        sum += (uint32_t)(int32_t)(element(&p->a, batch, row, k) * element(&p->b, batch, k, col));
+        sum += (uint32_t)(int32_t)(element(&a, k * p->a.col) * element(&b, k * p->b.row));
     return (int32_t)sum;
 }
 
