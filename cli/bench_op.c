@@ -83,6 +83,7 @@ static void print_figures(const flags *f, const bench_row *r) {
     if (f->bench.sustained > 0) printf(" %10.2f", 1e6 * r->sustained);
     if (f->bench.sustained > 0 && r->num_peers > 0) print_ratio(r->ratio_sustained);
     if (f->profile) printf(" %s", lls_bound_name(v.bound));
+    if (r->samples == 1) printf("  (timed once)");
     putchar('\n');
 }
 
