@@ -136,6 +136,7 @@ static void multiply_strip(const job *j, const tile *t, int64_t k_block, const f
     for (int64_t i = 0; i < t->strips_m; i++, a += j->a.strip_words, next += words / PREFETCH_EVERY * 64) {
         int64_t row = (t->strip_m + i) * MICRO_M, rows = min64(MICRO_M, j->p.m - row);
         float *sums = sums_of(j, t, i, strip_n - t->strip_n);
+        // the sums of the block before, which went to L2
         for (int line = 0; k_block > 0 && line < MICRO_M * MICRO_V; line++) __builtin_prefetch(sums + line * LLS_VF);
         micro(j->i8, rows, words, a, b, start, k_block == 0, sums, next);
         if (k_block == j->k_blocks - 1) finish_strip(&t->finish, row, rows, strip_n * MICRO_N, cols, sums);
@@ -185,19 +186,20 @@ static void tiles(void *arg, int64_t begin, int64_t end, int worker) {
 
 // ---- The whole --------------------------------------------------------------------------------------
 
-static void exchange(void *x, void *y, size_t bytes) {
-    char old[sizeof(lls__gemm_matrix)];
-    memcpy(old, x, bytes), memcpy(x, y, bytes), memcpy(y, old, bytes);
-}
+#define EXCHANGE(x, y)            \
+    do {                          \
+        __typeof__(x) old_ = (x); \
+        (x) = (y), (y) = old_;    \
+    } while (0)
 
 // out^T = b^T a^T: the same sums with the roles of a and b exchanged.
 static void transpose_problem(lls__gemm_problem *p) {
-    exchange(&p->a, &p->b, sizeof p->a);
-    exchange(&p->scale_a, &p->scale_b, sizeof p->scale_a);
-    exchange(&p->scale_out, &p->scale_out_col, sizeof p->scale_out);
-    exchange(&p->m, &p->n, sizeof p->m);
+    EXCHANGE(p->a, p->b);
+    EXCHANGE(p->m, p->n);
+    EXCHANGE(p->scale_a, p->scale_b);
+    EXCHANGE(p->scale_out, p->scale_out_col);
     lls__gemm_matrix *all[] = {&p->a, &p->b, &p->c, &p->out, &p->residual, &p->bias};
-    for (int i = 0; i < 6; i++) exchange(&all[i]->row, &all[i]->col, sizeof all[i]->row);
+    for (int i = 0; i < 6; i++) EXCHANGE(all[i]->row, all[i]->col);
 }
 
 // Columns are the vector axis: they should be neighbours in out, and more than a few.

@@ -1,4 +1,4 @@
-/* gemm's peer: cuBLASLt, with tf32 and fast accumulation of fp8 where the call allows them. */
+/* gemm's peer on CUDA: cuBLASLt, with tf32 and fast accumulation of fp8 where the call allows them. */
 #include <stdlib.h>
 
 #include "bench/peers/cublaslt.h"
@@ -60,6 +60,4 @@ static void lt_close(void *user) {
     free(s);
 }
 
-static const bench_peer cublaslt = {"cublaslt", LLS_CUDA, bench_lt_version, lt_open, lt_call, lt_close};
-
-const bench_peer *const bench_gemm_peers[] = {&cublaslt, NULL};
+const bench_peer bench_gemm_cublaslt = {"cublaslt", LLS_CUDA, bench_lt_version, lt_open, lt_call, lt_close};
