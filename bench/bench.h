@@ -73,7 +73,7 @@ const lls_tensor *bench_output(bench *b, lls_dtype dtype, int32_t ndim, const in
 /* What a model on the CPU holds in place of a weight: the same values in the order that the vector units like. The
  * weight itself on CUDA and for the oracle. */
 const lls_tensor *bench_packed(bench *b, const lls_tensor *weight);
-/* A view of a matrix with its axes exchanged. */
+/* A view of a matrix, or of several, with the last two axes exchanged. */
 const lls_tensor *bench_transposed(bench *b, const lls_tensor *matrix);
 /* n, or for the oracle's run at most `limit`. */
 int64_t bench_cut(const bench *b, int64_t n, int64_t limit);

@@ -248,8 +248,9 @@ const lls_tensor *bench_output(bench *b, lls_dtype dtype, int32_t ndim, const in
 
 const lls_tensor *bench_transposed(bench *b, const lls_tensor *matrix) {
     lls_tensor *t = bench_add_view(b, matrix);
-    t->shape[0] = matrix->shape[1], t->shape[1] = matrix->shape[0];
-    t->stride[0] = matrix->stride[1], t->stride[1] = matrix->stride[0];
+    int32_t row = matrix->ndim - 2, col = matrix->ndim - 1;
+    t->shape[row] = matrix->shape[col], t->shape[col] = matrix->shape[row];
+    t->stride[row] = matrix->stride[col], t->stride[col] = matrix->stride[row];
     return t;
 }
 

@@ -170,6 +170,43 @@ enum { LLS_GEMM_CONFIG_CHARS = 96 };
 LLS_API bool lls_gemm_config_at(lls_ctx *ctx, const lls_gemm_args *args, int32_t index, char *text);
 LLS_API lls_status lls_gemm_tune_key(lls_ctx *ctx, const lls_gemm_args *args, char *text);
 
+/* ---- gemm_grouped ---------------------------------------------------------------------------
+ * Products of consecutive rows with a matrix each: the experts of a mixture, once tokens are sorted by expert. For row t of
+ * group g, offsets[g] <= t < offsets[g + 1]:
+ *     x[t] = alpha * (a[t] * scale_a[t]) (b[g] * scale_b[g]) + bias[g]
+ *     out[t] = act(x[t]), or with `gated` out[t, j] = act(x[t, 2j]) * x[t, 2j + 1], rounded once to out's dtype
+ * a [tokens, k], b [groups, k, n] of any strides, out [tokens, n] (gated: [tokens, n / 2]), offsets [groups + 1] i32,
+ * contiguous. Groups may be empty. Rows before offsets[0] and from offsets[groups] on are not touched.
+ * dtypes, sums, flags, bias ([groups, n]) and scales are those of gemm; scale_a is [1], [tokens, 1] or, f8, [tokens,
+ * ceil(k / 128)]; scale_b may have a leading axis of groups: [1], [groups, 1, n] or, f8, [groups, ceil(k / 128),
+ * ceil(n / 128)]. k = 0 and alpha = 0 leave the bias.
+ * Offsets that decrease or are outside [0, tokens]: CPU LLS_ERR_ARGUMENT; CUDA brings each into the range, and a group whose
+ * end lies before its begin is empty (rows of two groups then hold either's values). */
+typedef struct lls_gemm_grouped_args {
+    size_t struct_size;
+    const lls_tensor *a;
+    const lls_tensor *b;
+    const lls_tensor *offsets;
+    const lls_tensor *out;
+    float alpha; /* as given: LLS_GEMM_GROUPED_ARGS_INIT sets 1 */
+    const lls_tensor *bias;
+    lls_gemm_act act;
+    bool gated;
+    const lls_tensor *scale_a;
+    const lls_tensor *scale_b;
+    uint32_t flags; /* of lls_gemm_flags */
+    const char *config;
+    const char *variant;
+} lls_gemm_grouped_args;
+#ifdef __cplusplus
+#define LLS_GEMM_GROUPED_ARGS_INIT \
+    { sizeof(lls_gemm_grouped_args), NULL, NULL, NULL, NULL, 1.0f }
+#else
+#define LLS_GEMM_GROUPED_ARGS_INIT \
+    { .struct_size = sizeof(lls_gemm_grouped_args), .alpha = 1.0f }
+#endif
+LLS_API lls_status lls_gemm_grouped(lls_ctx *ctx, const lls_gemm_grouped_args *args, lls_stream stream);
+
 /* ---- linear ---------------------------------------------------------------------------------
  * out[m, n] = sum_k x[m, k] weight[n, k] + bias[n]: the layer of a model, made for few rows m and for quantised
  * weights.

@@ -8,6 +8,7 @@
     X(rmsnorm)      \
     X(layernorm)    \
     X(gemm)         \
+    X(gemm_grouped) \
     X(linear)       \
     X(rope)         \
     X(kv_write)     \

@@ -133,6 +133,22 @@ static void cost_of_gemm(void **state) {
     expect_cost(lls_gemm(ctx, &h, NULL), 30 + 70 + 84, 210, LLS_MATH_F16);
 }
 
+// Rows of no group are neither read nor written, and matrices of empty groups not read.
+static void cost_of_gemm_grouped(void **state) {
+    (void)state;
+    lls_gemm_grouped_args g = LLS_GEMM_GROUPED_ARGS_INIT;
+    g.a = tensor(LLS_BF16, SHAPE(10, 4)), g.b = tensor(LLS_BF16, SHAPE(3, 4, 6)), g.out = f32(SHAPE(10, 6));
+    g.offsets = ints(SHAPE(1, 3, 3, 8));
+    const double bytes = 7 * 8 + 2 * 48 + 7 * 24 + 16;
+    expect_cost(lls_gemm_grouped(ctx, &g, NULL), bytes, 2 * 7 * 6 * 4, LLS_MATH_F16);
+    g.bias = f32(SHAPE(3, 6)), g.scale_a = f32(SHAPE(10, 1)), g.scale_b = f32(SHAPE(3, 1, 6));
+    expect_cost(lls_gemm_grouped(ctx, &g, NULL), bytes + 2 * 24 + 7 * 4 + 2 * 24, 336, LLS_MATH_F16);
+    g.scale_a = f32(SHAPE(1)), g.scale_b = f32(SHAPE(1, 6)); // of all rows, of all groups
+    expect_cost(lls_gemm_grouped(ctx, &g, NULL), bytes + 2 * 24 + 4 + 24, 336, LLS_MATH_F16);
+    g.alpha = 0; // the bias alone
+    expect_cost(lls_gemm_grouped(ctx, &g, NULL), 7 * 24 + 2 * 24 + 16, 0, LLS_MATH_F16);
+}
+
 static void cost_of_linear(void **state) {
     (void)state;
     lls_linear_args a = LLS_LINEAR_ARGS_INIT;
@@ -312,6 +328,7 @@ int main(void) {
         cmocka_unit_test_setup(cost_of_embed, clear),
         cmocka_unit_test_setup(cost_of_norms, clear),
         cmocka_unit_test_setup(cost_of_gemm, clear),
+        cmocka_unit_test_setup(cost_of_gemm_grouped, clear),
         cmocka_unit_test_setup(cost_of_linear, clear),
         cmocka_unit_test_setup(cost_of_rope, clear),
         cmocka_unit_test_setup(cost_of_kv_write, clear),

@@ -52,9 +52,9 @@ static const lls__variant variants[] = {
     {"ref", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_PORTABLE, NULL, lls__gemm_ref},
 };
 
-static lls_math math_of(const lls_gemm_args *g) {
-    switch (g->a->dtype) {
-    case LLS_F32: return g->flags & LLS_GEMM_TF32 ? LLS_MATH_TF32 : LLS_MATH_F32;
+lls_math lls__gemm_math(lls_dtype input, uint32_t flags) {
+    switch (input) {
+    case LLS_F32: return flags & LLS_GEMM_TF32 ? LLS_MATH_TF32 : LLS_MATH_F32;
     case LLS_I8: return LLS_MATH_I8;
     case LLS_F8_E4M3:
     case LLS_F8_E5M2: return LLS_MATH_F8;
@@ -82,7 +82,7 @@ static void cost(lls_ctx *ctx, const void *args, lls_stream stream, lls__cost *c
     if (g->beta != 0) c->bytes += bytes_of(g->c, g->c_pointers);
     int64_t rows = g->a->shape[ndim - 2] * (ndim == 3 ? g->a->shape[0] : 1);
     c->flops = 2.0 * (double)rows * (double)n * (double)k;
-    c->math = math_of(g);
+    c->math = lls__gemm_math(g->a->dtype, g->flags);
 }
 
 const lls__op lls__op_gemm = {

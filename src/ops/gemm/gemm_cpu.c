@@ -298,9 +298,8 @@ static void run_chunk(lls_ctx *ctx, job *j) {
     lls__parallel(ctx, j->batches * count, MIN_PRODUCTS / products + 1, tiles, j);
 }
 
-lls_status LLS_CPU(lls__gemm_cpu)(lls_ctx *ctx, const void *args, lls_stream stream) {
-    (void)stream;
-    job j = {.p = lls__gemm_problem_of(args)};
+lls_status LLS_CPU(lls__gemm_cpu_problem)(lls_ctx *ctx, const lls__gemm_problem *p) {
+    job j = {.p = *p};
     if (better_transposed(&j.p)) transpose_problem(&j.p);
     int threads = lls_ctx_num_threads(ctx);
     plan(&j, threads);
@@ -317,4 +316,10 @@ lls_status LLS_CPU(lls__gemm_cpu)(lls_ctx *ctx, const void *args, lls_stream str
         }
     }
     return LLS_OK;
+}
+
+lls_status LLS_CPU(lls__gemm_cpu)(lls_ctx *ctx, const void *args, lls_stream stream) {
+    (void)stream;
+    lls__gemm_problem p = lls__gemm_problem_of(args);
+    return LLS_CPU(lls__gemm_cpu_problem)(ctx, &p);
 }

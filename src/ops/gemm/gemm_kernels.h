@@ -7,13 +7,19 @@
 
 /* gemm_check.c */
 lls_status lls__gemm_check(const lls_ctx *ctx, const lls_gemm_args *args);
-/* Of validated arguments. */
+/* For gemm_grouped: b [groups, k, n], bias [groups, n] and scale_b have the axis of groups, a and out do not. */
+lls_status lls__gemm_check_grouped(const lls_ctx *ctx, const lls_gemm_args *args);
+/* Of validated arguments of either; a grouped product's offsets are left to add. */
 lls__gemm_problem lls__gemm_problem_of(const lls_gemm_args *args);
+
+/* Of products of this dtype (gemm.c). */
+lls_math lls__gemm_math(lls_dtype input, uint32_t flags);
 
 /* One row of out; for a grouped product `batch` is the row's group. */
 void lls__gemm_ref_row(const lls__gemm_problem *p, int64_t batch, int64_t row);
 lls_status lls__gemm_ref(lls_ctx *ctx, const void *args, lls_stream stream);
 LLS_CPU_DECLARE(lls_status, lls__gemm_cpu, lls_ctx *ctx, const void *args, lls_stream stream);
+LLS_CPU_DECLARE(lls_status, lls__gemm_cpu_problem, lls_ctx *ctx, const lls__gemm_problem *p); /* not grouped */
 
 #if LLS_WITH_CUDA
 #include <cuda_runtime_api.h>
