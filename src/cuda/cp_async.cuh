@@ -10,6 +10,13 @@ __device__ __forceinline__ uint32_t lls__shared_address(const void *pointer) {
     return (uint32_t)__cvta_generic_to_shared(pointer);
 }
 
+/* 16 bytes from registers, not a copy of any group: a barrier is what the other threads wait for. */
+__device__ __forceinline__ void lls__store_shared_16(uint32_t shared, const uint32_t (&words)[4]) {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+                 "r"(words[3])
+                 : "memory");
+}
+
 /* 16 bytes, both ends aligned to 16. */
 __device__ __forceinline__ void lls__cp_async_16(uint32_t shared, const void *global) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");

@@ -53,6 +53,7 @@ template <typename T> __device__ __forceinline__ void smem_tile(const lls__gemm_
     }
 }
 
+// Two blocks an SM at least: left alone, ptxas saves registers for more of them until it spills.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) lls_gemm_02_smem_tile_f32(lls__gemm_problem p) {
     smem_tile<float>(p);
 }

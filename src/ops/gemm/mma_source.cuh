@@ -87,18 +87,23 @@ template <int BYTES, int LINES, int THREADS, bool ACROSS> struct lls__mma_source
     }
 };
 
-/* An operand's part of a stage at once, along, element by element: any alignment and strides. `x` begins at this step.
- * Threads are neighbours on the axis that is contiguous. */
+/* An operand's part of a stage at once, along: any alignment and strides. `x` begins at this step. Chunks are copied where
+ * there are any, else made of single elements, in an order in which threads are neighbours on the axis that is contiguous. */
 template <int BYTES, int LINES, int THREADS>
 __device__ __forceinline__ void lls__mma_gather(const lls__gemm_operand &x, uint32_t stage) {
     constexpr int DEPTH = LLS__ROW_BYTES / BYTES, PER_CHUNK = 16 / BYTES;
     int depth = (int)min(x.depth, (int64_t)DEPTH), lines = (int)min(x.lines, (int64_t)LINES);
-    bool by_chunks = x.depth_stride == 1;
+    bool by_chunks = x.depth_stride == 1, copies = by_chunks && lls__mma_has_chunks<BYTES>(x);
 #pragma unroll 1
     for (int i = threadIdx.x; i < LINES * 8; i += THREADS) {
         int line = by_chunks ? i / 8 : i % LINES, chunk = by_chunks ? i % 8 : i / LINES;
         int count = line < lines ? depth - chunk * PER_CHUNK : 0;
         const char *from = x.data + (line * x.line_stride + chunk * PER_CHUNK * x.depth_stride) * BYTES;
+        uint32_t to = stage + lls__swizzle_128(line, chunk);
+        if (copies) {
+            lls__cp_async_16(to, from, max(0, min(count, PER_CHUNK)) * BYTES);
+            continue;
+        }
         uint32_t words[4] = {0, 0, 0, 0};
 #pragma unroll
         for (int e = 0; e < PER_CHUNK; e++) {
@@ -109,9 +114,7 @@ __device__ __forceinline__ void lls__mma_gather(const lls__gemm_operand &x, uint
                                          : *(const uint32_t *)element;
             words[e * BYTES / 4] |= bits << (e * BYTES % 4 * 8);
         }
-        asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(stage + lls__swizzle_128(line, chunk)),
-                     "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
-                     : "memory");
+        lls__store_shared_16(to, words);
     }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/mma.cuh"
+#include "ops/gemm/gemm_kernels.h"
 #include "ops/gemm/mma_source.cuh"
 
 template <typename MMA_, int BM_, int BN_, int WM_, int WN_> struct lls__mma_shape {
@@ -52,7 +53,7 @@ template <typename S, bool A_ACROSS, bool B_ACROSS> struct lls__mma_copies {
     }
 };
 
-/* And this one gathers both operands at once, when one of them has no chunks. */
+/* And this one takes any operands, the stage at once. */
 template <typename S> struct lls__mma_gathers {
     lls__gemm_operand a, b;
 
@@ -106,14 +107,17 @@ __device__ __forceinline__ void lls__mma_promote(const lls__gemm_problem &p, con
  * neighbours in out. */
 template <typename S>
 __device__ __forceinline__ void lls__mma_put(const typename S::sums &sums, typename S::sum *room) {
+    struct __align__(2 * sizeof(typename S::sum)) two {
+        typename S::sum x, y;
+    };
     int row = threadIdx.x % 32 / 4, pair = threadIdx.x % 4 * 2;
 #pragma unroll
     for (int i = 0; i < S::WM / 16; i++) {
 #pragma unroll
         for (int j = 0; j < S::WN / 8; j++) {
             typename S::sum *to = room + (i * 16 + row) * S::PITCH + j * 8 + pair;
-            to[0] = sums[i][j][0], to[1] = sums[i][j][1];
-            to[8 * S::PITCH] = sums[i][j][2], to[8 * S::PITCH + 1] = sums[i][j][3];
+            *(two *)to = {sums[i][j][0], sums[i][j][1]};
+            *(two *)(to + 8 * S::PITCH) = {sums[i][j][2], sums[i][j][3]};
         }
     }
     __syncwarp();
