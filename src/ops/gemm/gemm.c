@@ -31,17 +31,57 @@ static lls_status naive(lls_ctx *ctx, const void *args, lls_stream stream) {
     lls__gemm_problem p = lls__gemm_problem_of(args);
     return lls__gemm_launch_naive(ctx, &p, stream);
 }
+
+static const char *reject_smem_tile(const void *args) {
+    lls__gemm_problem p = lls__gemm_problem_of(args);
+    return lls__gemm_refuse_smem_tile(&p);
+}
+
+static lls_status smem_tile(lls_ctx *ctx, const void *args, lls_stream stream) {
+    lls__gemm_problem p = lls__gemm_problem_of(args);
+    return lls__gemm_launch_smem_tile(ctx, &p, stream);
+}
+
+static const char *reject_register_tile(const void *args) {
+    lls__gemm_problem p = lls__gemm_problem_of(args);
+    return lls__gemm_refuse_register_tile(&p);
+}
+
+static lls_status register_tile(lls_ctx *ctx, const void *args, lls_stream stream) {
+    lls__gemm_problem p = lls__gemm_problem_of(args);
+    return lls__gemm_launch_register_tile(ctx, &p, stream);
+}
+
+static const char *reject_wmma(const void *args) {
+    lls__gemm_problem p = lls__gemm_problem_of(args);
+    return lls__gemm_refuse_wmma(&p);
+}
+
+static lls_status wmma(lls_ctx *ctx, const void *args, lls_stream stream) {
+    lls__gemm_problem p = lls__gemm_problem_of(args);
+    return lls__gemm_launch_wmma(ctx, &p, stream);
+}
+
+static const char *reject_mma_sync(const void *args) {
+    lls__gemm_problem p = lls__gemm_problem_of(args);
+    return lls__gemm_refuse_mma_sync(&p);
+}
+
+static lls_status mma_sync(lls_ctx *ctx, const void *args, lls_stream stream) {
+    lls__gemm_problem p = lls__gemm_problem_of(args);
+    return lls__gemm_launch_mma_sync(ctx, &p, stream);
+}
 #endif
 
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
-    {"05_mma_sync", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, lls__gemm_reject_mma_sync,
-     lls__gemm_mma_sync, "a ring of stages filled by cp.async, swizzled; ldmatrix and mma.sync"},
-    {"04_wmma", LLS_CUDA, "f16 bf16", 80, LLS__CPU_PORTABLE, lls__gemm_reject_wmma, lls__gemm_wmma,
+    {"05_mma_sync", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, reject_mma_sync, mma_sync,
+     "a ring of stages filled by cp.async, swizzled; ldmatrix and mma.sync"},
+    {"04_wmma", LLS_CUDA, "f16 bf16", 80, LLS__CPU_PORTABLE, reject_wmma, wmma,
      "tensor cores by WMMA, fragments from shared memory"},
-    {"03_register_tile", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, lls__gemm_reject_register_tile,
-     lls__gemm_register_tile, "8 x 8 sums a thread, wide loads, two buffers"},
-    {"02_smem_tile", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, lls__gemm_reject_smem_tile, lls__gemm_smem_tile,
+    {"03_register_tile", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, reject_register_tile, register_tile,
+     "8 x 8 sums a thread, wide loads, two buffers"},
+    {"02_smem_tile", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, reject_smem_tile, smem_tile,
      "a block shares what it reads in shared memory"},
     {"01_naive", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, NULL, naive,
      "a thread two neighbouring outputs"},

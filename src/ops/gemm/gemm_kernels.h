@@ -36,17 +36,17 @@ typedef struct lls__gemm_mma_config {
 /* Dynamic shared memory of 03 and 04. */
 enum { LLS__GEMM_03_SHARED = 128 * 132 * 4, LLS__GEMM_04_SHARED = 8 * 64 * 40 * 4 };
 
-/* 02 to 05 (portable.c). */
+/* 02 to 05 (portable.c): why a rung does not take a problem, grouped or not, or NULL; and its launch. */
 #ifndef __cplusplus
 extern const lls__kernel lls__gemm_portable_kernels[]; /* ended by a NULL name */
-const char *lls__gemm_reject_smem_tile(const void *args);
-lls_status lls__gemm_smem_tile(lls_ctx *ctx, const void *args, lls_stream stream);
-const char *lls__gemm_reject_register_tile(const void *args);
-lls_status lls__gemm_register_tile(lls_ctx *ctx, const void *args, lls_stream stream);
-const char *lls__gemm_reject_wmma(const void *args);
-lls_status lls__gemm_wmma(lls_ctx *ctx, const void *args, lls_stream stream);
-const char *lls__gemm_reject_mma_sync(const void *args);
-lls_status lls__gemm_mma_sync(lls_ctx *ctx, const void *args, lls_stream stream);
+const char *lls__gemm_refuse_smem_tile(const lls__gemm_problem *p);
+lls_status lls__gemm_launch_smem_tile(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream);
+const char *lls__gemm_refuse_register_tile(const lls__gemm_problem *p);
+lls_status lls__gemm_launch_register_tile(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream);
+const char *lls__gemm_refuse_wmma(const lls__gemm_problem *p);
+lls_status lls__gemm_launch_wmma(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream);
+const char *lls__gemm_refuse_mma_sync(const lls__gemm_problem *p);
+lls_status lls__gemm_launch_mma_sync(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream);
 
 /* How a launch of 05 goes: a pure function of the problem and the device. */
 typedef struct lls__gemm_mma_plan {

@@ -44,7 +44,7 @@ static int64_t tiles_of(const lls__gemm_problem *p, int64_t rows, int64_t cols) 
     return (p->offsets ? row_tiles + p->batch : row_tiles * p->batch) * col_tiles;
 }
 
-static const char *reject_tiles(const lls__gemm_problem *p, int64_t rows, int64_t cols) {
+static const char *refuse_tiles(const lls__gemm_problem *p, int64_t rows, int64_t cols) {
     return tiles_of(p, rows, cols) > LLS__MAX_GRID_X ? "has more tiles than a grid has blocks" : NULL;
 }
 
@@ -60,38 +60,33 @@ static lls_status launch(lls_ctx *ctx, const lls__gemm_problem *p, int32_t kerne
 
 // ---- 02_smem_tile, 03_register_tile, 04_wmma
 
-static const char *reject_but_floats(const void *args, int64_t tile) {
-    lls__gemm_problem p = lls__gemm_problem_of(args);
-    return lls__is_float(p.a.dtype) ? reject_tiles(&p, tile, tile) : "takes f32, f16 and bf16";
+static const char *refuse_but_floats(const lls__gemm_problem *p, int64_t tile) {
+    return lls__is_float(p->a.dtype) ? refuse_tiles(p, tile, tile) : "takes f32, f16 and bf16";
 }
 
-const char *lls__gemm_reject_smem_tile(const void *args) {
-    return reject_but_floats(args, 32);
+const char *lls__gemm_refuse_smem_tile(const lls__gemm_problem *p) {
+    return refuse_but_floats(p, 32);
 }
 
-lls_status lls__gemm_smem_tile(lls_ctx *ctx, const void *args, lls_stream stream) {
-    lls__gemm_problem p = lls__gemm_problem_of(args);
-    return launch(ctx, &p, SMEM_TILE + lls__float_index(p.a.dtype), 32, 32, 256, 0, NULL, stream);
+lls_status lls__gemm_launch_smem_tile(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream) {
+    return launch(ctx, p, SMEM_TILE + lls__float_index(p->a.dtype), 32, 32, 256, 0, NULL, stream);
 }
 
-const char *lls__gemm_reject_register_tile(const void *args) {
-    return reject_but_floats(args, 128);
+const char *lls__gemm_refuse_register_tile(const lls__gemm_problem *p) {
+    return refuse_but_floats(p, 128);
 }
 
-lls_status lls__gemm_register_tile(lls_ctx *ctx, const void *args, lls_stream stream) {
-    lls__gemm_problem p = lls__gemm_problem_of(args);
-    return launch(ctx, &p, REGISTER_TILE + lls__float_index(p.a.dtype), 128, 128, 256, LLS__GEMM_03_SHARED, NULL,
+lls_status lls__gemm_launch_register_tile(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream) {
+    return launch(ctx, p, REGISTER_TILE + lls__float_index(p->a.dtype), 128, 128, 256, LLS__GEMM_03_SHARED, NULL,
                   stream);
 }
 
-const char *lls__gemm_reject_wmma(const void *args) {
-    lls__gemm_problem p = lls__gemm_problem_of(args);
-    return p.a.dtype == LLS_F16 || p.a.dtype == LLS_BF16 ? reject_tiles(&p, 128, 128) : "takes f16 and bf16";
+const char *lls__gemm_refuse_wmma(const lls__gemm_problem *p) {
+    return p->a.dtype == LLS_F16 || p->a.dtype == LLS_BF16 ? refuse_tiles(p, 128, 128) : "takes f16 and bf16";
 }
 
-lls_status lls__gemm_wmma(lls_ctx *ctx, const void *args, lls_stream stream) {
-    lls__gemm_problem p = lls__gemm_problem_of(args);
-    return launch(ctx, &p, WMMA + (p.a.dtype == LLS_BF16), 128, 128, 256, LLS__GEMM_04_SHARED, NULL, stream);
+lls_status lls__gemm_launch_wmma(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream) {
+    return launch(ctx, p, WMMA + (p->a.dtype == LLS_BF16), 128, 128, 256, LLS__GEMM_04_SHARED, NULL, stream);
 }
 
 // ---- 05_mma_sync
@@ -190,15 +185,13 @@ lls__gemm_mma_plan lls__gemm_mma_plan_of(const lls__gemm_problem *p, int32_t sm,
     return best;
 }
 
-const char *lls__gemm_reject_mma_sync(const void *args) {
-    lls__gemm_problem p = lls__gemm_problem_of(args);
-    if (p.a.dtype == LLS_F32 && !(p.flags & LLS_GEMM_TF32)) return "takes f32 with LLS_GEMM_TF32 only";
-    return reject_tiles(&p, 64, 64);
+const char *lls__gemm_refuse_mma_sync(const lls__gemm_problem *p) {
+    if (p->a.dtype == LLS_F32 && !(p->flags & LLS_GEMM_TF32)) return "takes f32 with LLS_GEMM_TF32 only";
+    return refuse_tiles(p, 64, 64);
 }
 
-lls_status lls__gemm_mma_sync(lls_ctx *ctx, const void *args, lls_stream stream) {
-    lls__gemm_problem p = lls__gemm_problem_of(args);
-    lls__gemm_mma_plan plan = lls__gemm_mma_plan_of(&p, ctx->sm, ctx->num_sms);
-    return launch(ctx, &p, MMA_SYNC + plan.instance, plan.rows, plan.cols, plan.threads, plan.shared_bytes,
-                  &plan.config, stream);
+lls_status lls__gemm_launch_mma_sync(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream) {
+    lls__gemm_mma_plan plan = lls__gemm_mma_plan_of(p, ctx->sm, ctx->num_sms);
+    return launch(ctx, p, MMA_SYNC + plan.instance, plan.rows, plan.cols, plan.threads, plan.shared_bytes, &plan.config,
+                  stream);
 }

@@ -53,10 +53,34 @@ static lls_status naive(lls_ctx *ctx, const void *args, lls_stream stream) {
     lls__gemm_problem p = lls__gemm_grouped_problem_of(args);
     return lls__gemm_launch_naive(ctx, &p, stream);
 }
+
+static const char *reject_register_tile(const void *args) {
+    lls__gemm_problem p = lls__gemm_grouped_problem_of(args);
+    return lls__gemm_refuse_register_tile(&p);
+}
+
+static lls_status register_tile(lls_ctx *ctx, const void *args, lls_stream stream) {
+    lls__gemm_problem p = lls__gemm_grouped_problem_of(args);
+    return lls__gemm_launch_register_tile(ctx, &p, stream);
+}
+
+static const char *reject_mma_sync(const void *args) {
+    lls__gemm_problem p = lls__gemm_grouped_problem_of(args);
+    return lls__gemm_refuse_mma_sync(&p);
+}
+
+static lls_status mma_sync(lls_ctx *ctx, const void *args, lls_stream stream) {
+    lls__gemm_problem p = lls__gemm_grouped_problem_of(args);
+    return lls__gemm_launch_mma_sync(ctx, &p, stream);
+}
 #endif
 
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
+    {"05_mma_sync", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, reject_mma_sync, mma_sync,
+     "gemm's 05_mma_sync, whose tiles find their group by the offsets"},
+    {"03_register_tile", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, reject_register_tile, register_tile,
+     "gemm's 03_register_tile, the same"},
     {"01_naive", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, NULL, naive,
      "gemm's 01_naive over each group's rows"},
 #endif
