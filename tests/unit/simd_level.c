@@ -1,10 +1,11 @@
-/* cpu/simd.h at one SIMD level: compiled once a level, run by unit_simd.c. */
+/* cpu/simd.h and cpu/simd_f8.h at one SIMD level: compiled once a level, run by unit_simd.c. */
 #include <math.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cpu/simd.h"
+#include "cpu/f8.h"
+#include "cpu/simd_f8.h"
 #include "unit/simd_level.h"
 #include "unit/unit.h"
 
@@ -91,6 +92,59 @@ static char *page_end(void) {
         end = pages + page;
     }
     return end;
+}
+
+static void loads_of_every_f8(void **state) {
+    (void)state;
+    for (uint32_t first = 0; first < 256; first += LLS_VF) {
+        uint8_t codes[LLS_VF];
+        for (int i = 0; i < LLS_VF; i++) codes[i] = (uint8_t)(first + (uint32_t)i);
+        vf e4m3 = vf_load_e4m3(codes), e5m2 = vf_load_e5m2(codes);
+        for (int i = 0; i < LLS_VF; i++) {
+            float want4 = lls__e4m3_to_f32(codes[i]), want5 = lls__e5m2_to_f32(codes[i]);
+            if (isnan(want4)) assert_true(isnan(lane(e4m3, i)));
+            else assert_int_equal(lls__f32_bits(lane(e4m3, i)), lls__f32_bits(want4));
+            if (isnan(want5)) assert_true(isnan(lane(e5m2, i)));
+            else assert_int_equal(lls__f32_bits(lane(e5m2, i)), lls__f32_bits(want5));
+        }
+    }
+}
+
+static int8_t to_i8(float x) {
+    double rounded = nearbyint((double)x);
+    return x != x ? 0 : rounded < -128 ? -128 : rounded > 127 ? 127 : (int8_t)rounded;
+}
+
+static void check_byte_stores(const float *values) {
+    uint8_t e4m3[LLS_VF], e5m2[LLS_VF];
+    int8_t integers[LLS_VF];
+    vf v = vf_load_f32(values);
+    vf_store_e4m3(e4m3, v), vf_store_e5m2(e5m2, v), vf_store_i8(integers, v);
+    for (int i = 0; i < LLS_VF; i++) {
+        assert_int_equal(e4m3[i], lls__f32_to_e4m3(values[i]));
+        assert_int_equal(e5m2[i], lls__f32_to_e5m2(values[i]));
+        assert_int_equal(integers[i], to_i8(values[i]));
+    }
+}
+
+// All floats whose upper 18 bits are anything and whose lower ones sit at, just below and just above ties and codes.
+static void byte_stores_round_as_the_scalar_forms_do(void **state) {
+    (void)state;
+    static const uint32_t lower[] = {0, 1, 0x1fff, 0x2000, 0x2001, 0x3fff};
+    float values[LLS_VF];
+    int filled = 0;
+    for (uint32_t upper = 0; upper < 1u << 18; upper++) {
+        for (int i = 0; i < 6; i++) {
+            values[filled++] = lls__f32_from_bits(upper << 14 | lower[i]);
+            if (filled < LLS_VF) continue;
+            check_byte_stores(values);
+            filled = 0;
+        }
+    }
+    for (float x = -130; x <= 130; x += 0.5f) { // ties of integers
+        for (int i = 0; i < LLS_VF; i++) values[i] = x;
+        check_byte_stores(values);
+    }
 }
 
 static void partial_loads_touch_n_elements(void **state) {
@@ -222,6 +276,8 @@ int LLS_CPU(simd_tests)(void) {
         cmocka_unit_test(broadcast_keeps_the_sign_of_zero),
         cmocka_unit_test(loads_of_every_half),
         cmocka_unit_test(stores_round_as_the_scalar_forms_do),
+        cmocka_unit_test(loads_of_every_f8),
+        cmocka_unit_test(byte_stores_round_as_the_scalar_forms_do),
         cmocka_unit_test(partial_loads_touch_n_elements),
         cmocka_unit_test(partial_stores_touch_n_elements),
         cmocka_unit_test(offsets_count_elements),
