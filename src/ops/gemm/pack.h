@@ -14,7 +14,7 @@
 /* Vectors written for a strip whose width is no multiple of LLS_VF hang over its end by less than this many words.
  * Depth goes upwards, so the next store overwrites the overhang; a strip has this much room behind it, so that threads
  * may pack neighbours. */
-enum { STRIP_SLACK = LLS_VF, PREFETCH_DEPTH = 16 };
+enum { STRIP_SLACK = LLS_VF };
 
 /* What a strip is made of. */
 typedef struct block {
@@ -56,53 +56,64 @@ LLS_INLINE vf load_some(lls_dtype dtype, const void *base, int64_t i, int64_t n)
     return load_all(dtype, buffer);
 }
 
+/* `whole` below is a literal: all that a loop of constant length would read is there, and tails cost nothing. */
+
 // LLS_VF words of a lane whose depth is contiguous, from depth d on; past the last 0.
-LLS_INLINE vf load_along_depth(lls_dtype dtype, const block *x, int64_t lane, int64_t d) {
-    int64_t i = lane * x->lane_stride + d, left = x->depth - d;
+LLS_INLINE vf load_along_depth(lls_dtype dtype, const block *x, bool whole, int64_t lane, int64_t d) {
+    int64_t i = lane * x->lane_stride + d, left = whole ? LLS_VF * a_word(dtype) : x->depth - d;
     if (dtype == LLS_I8) return i8_along_depth((const int8_t *)x->data + i, left);
     return load_some(dtype, x->data, i, left);
 }
 
 // The word at depth d of LLS_VF lanes that are neighbours in memory; past the last 0.
-LLS_INLINE vf load_across_lanes(lls_dtype dtype, const block *x, int64_t lane, int64_t d) {
-    int64_t i = d * x->depth_stride + lane, left = x->lanes - lane;
+LLS_INLINE vf load_across_lanes(lls_dtype dtype, const block *x, bool whole, int64_t lane, int64_t d) {
+    int64_t i = d * x->depth_stride + lane, left = whole ? LLS_VF : x->lanes - lane;
     if (dtype == LLS_I8) return i8_across_lanes((const int8_t *)x->data + i, left, x->depth_stride, x->depth - d);
     return load_some(dtype, x->data, i, left);
 }
 
-// Lanes are neighbours in memory: copies. A strip is a narrow column of a wide matrix, which hardware prefetchers do
-// not follow: hence ours.
-LLS_INLINE void pack_copied(lls_dtype dtype, const block *x, int width, float *strip) {
-    int64_t size = bytes_of(dtype), ahead = PREFETCH_DEPTH * a_word(dtype);
+// Lanes are neighbours in memory: copies.
+LLS_INLINE void copy_lanes(lls_dtype dtype, const block *x, bool whole, int width, float *strip) {
     for (int64_t d = 0; d < x->depth; d += a_word(dtype), strip += width) {
-        for (int64_t row = d + ahead; row < d + ahead + a_word(dtype); row++) { // past the end it is harmless
-            const char *start = (const char *)x->data + row * x->depth_stride * size;
-            for (int64_t byte = 0; byte < width * size; byte += 64) __builtin_prefetch(start + byte);
-        }
-        for (int v = 0; v < width; v += LLS_VF) vf_store_f32(strip + v, load_across_lanes(dtype, x, v, d));
+#pragma GCC unroll 4
+        for (int v = 0; v < width; v += LLS_VF) vf_store_f32(strip + v, load_across_lanes(dtype, x, whole, v, d));
     }
 }
 
-// Depth is contiguous: square blocks of LLS_VF lanes are read along it and transposed.
+LLS_INLINE void pack_copied(lls_dtype dtype, const block *x, int width, float *strip) {
+    int whole_width = (width + LLS_VF - 1) / LLS_VF * LLS_VF;
+    if (x->lanes >= whole_width) copy_lanes(dtype, x, true, width, strip);
+    else copy_lanes(dtype, x, false, width, strip);
+}
+
+// Depth is contiguous: a square block of LLS_VF lanes, `lanes` of which the strip takes, is read along it and transposed.
+LLS_INLINE void transpose_lanes(lls_dtype dtype, const block *x, bool whole, int64_t lane, int lanes, int64_t word,
+                                int width, float *to) {
+    vf square[LLS_VF];
+#pragma GCC unroll 16
+    for (int i = 0; i < LLS_VF; i++) {
+        bool is_there = i < lanes && (whole || lane + i < x->lanes);
+        square[i] = is_there ? load_along_depth(dtype, x, whole, lane + i, word * a_word(dtype)) : vf_set1(0);
+    }
+    vf_transpose(square);
+    int64_t left = words_of(dtype, x->depth) - word;
+    if (whole || left >= LLS_VF) {
+#pragma GCC unroll 16
+        for (int i = 0; i < LLS_VF; i++) vf_store_f32(to + i * width, square[i]);
+    } else {
+        for (int i = 0; i < left; i++) vf_store_f32(to + i * width, square[i]);
+    }
+}
+
 LLS_INLINE void pack_transposed(lls_dtype dtype, const block *x, int width, float *strip) {
-    int64_t words = words_of(dtype, x->depth);
+    int64_t whole_words = x->lanes < width ? 0 : x->depth / (LLS_VF * a_word(dtype)) * LLS_VF;
     for (int v = 0; v < width; v += LLS_VF) {
-        for (int64_t word = 0; word < words; word += LLS_VF) {
-            vf square[LLS_VF];
-#pragma GCC unroll 16
-            for (int lane = 0; lane < LLS_VF; lane++) {
-                square[lane] = v + lane < x->lanes ? load_along_depth(dtype, x, v + lane, word * a_word(dtype))
-                                                   : vf_set1(0);
-            }
-            vf_transpose(square);
-            float *to = strip + word * width + v;
-            if (words - word >= LLS_VF) {
-#pragma GCC unroll 16
-                for (int i = 0; i < LLS_VF; i++) vf_store_f32(to + i * width, square[i]);
-            } else {
-                for (int i = 0; i < words - word; i++) vf_store_f32(to + i * width, square[i]);
-            }
-        }
+        int lanes = width - v < LLS_VF ? width - v : LLS_VF;
+        int64_t word = 0;
+        for (; word < whole_words; word += LLS_VF)
+            transpose_lanes(dtype, x, true, v, lanes, word, width, strip + word * width + v);
+        for (; word < words_of(dtype, x->depth); word += LLS_VF)
+            transpose_lanes(dtype, x, false, v, lanes, word, width, strip + word * width + v);
     }
 }
 
