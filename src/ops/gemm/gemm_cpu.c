@@ -216,7 +216,8 @@ static int64_t balanced(int64_t strips, int64_t most) {
 
 static void choose_tiles(job *j, int threads) {
     side *a = &j->a, *b = &j->b;
-    int64_t most_m = MAX_STRIPS_M, most_n = a->strips == 1 ? 1 : MAX_STRIPS_N; // few rows: b's strips are all the work
+    // For few rows all the work is to read b: line by line, along k or across a tile of columns.
+    int64_t most_m = MAX_STRIPS_M, most_n = a->strips == 1 && b->depth_stride == 1 ? 1 : MAX_STRIPS_N;
     for (;;) {
         a->tile_strips = balanced(a->strips, most_m), b->tile_strips = balanced(b->strips, most_n);
         a->tiles = ceil_div(a->strips, a->tile_strips), b->tiles = ceil_div(b->strips, b->tile_strips);
