@@ -57,7 +57,8 @@ struct lls__mma_s8 {
     }
 };
 
-/* f8 before sm_89: every f8 number is an f16 number. Bytes `half` and half + 2 of a word as two of f16. */
+/* f8 where the instruction is missing (before sm_89) or itself made of f16 products, with more registers (sm_90, sm_100):
+ * every f8 number is an f16 number. Bytes `half` and half + 2 of a word as two of f16. */
 struct lls__e4m3 {
     /* Sign, exponent and fraction move to where f16 has them; its bias is 15 where e4m3's is 7: times 2^8, which is exact
      * for subnormals too. 0x7f is NaN: + 1 carries into bit 7 there alone, and that bit completes f16's exponent of all
@@ -75,7 +76,7 @@ struct lls__e5m2 { /* the upper byte of an f16 */
     }
 };
 
-/* A product over 32 as two over 16, of bytes 0 and 2 of each word, then 1 and 3: another order than sm_89's, but the same
+/* A product over 32 as two over 16, of bytes 0 and 2 of each word, then 1 and 3: another order than the instruction's, but the same
  * for a and b. */
 template <typename A, typename B>
 __device__ __forceinline__ void lls__mma_f8_as_f16(float (&sum)[4], const uint32_t (&x)[4], uint32_t y0, uint32_t y1) {

@@ -1,7 +1,7 @@
 /* 05_mma_sync for f8 operands, both formats and mixed. A step is 128 of k, one block of block scales: its sums start at 0,
  * are scaled, and are added in fp32, which also keeps their precision where the tensor core's own sums have fewer bits
- * (LLS_GEMM_FAST_ACCUM leaves that out). The second set of sums halves a warp's tile. Before sm_89 products are made
- * of f16 (cuda/mma.cuh). */
+ * (LLS_GEMM_FAST_ACCUM leaves that out). The second set of sums halves a warp's tile. Only sm_89 and sm_12x multiply f8;
+ * elsewhere products are made of f16, at its rate less the conversions (cuda/mma.cuh). */
 #include "ops/gemm/gemm_kernels.h"
 #include "ops/gemm/mma_tile.cuh"
 
