@@ -224,7 +224,7 @@ static void try_once(candidate *c, lls_device device) {
 
 static void race(candidate *all, int32_t count, lls_device device, int32_t rotation) {
     enum { ROUNDS = 3, MAX_CALLS = 64 };
-    const double loop = 1e-3; // seconds
+    const double loop = 5e-4; // seconds
     double fastest = INFINITY;
     for (int32_t i = 0; i < count; i++) {
         try_once(&all[i], device);

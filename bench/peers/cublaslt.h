@@ -41,4 +41,19 @@ void bench_lt_plan_close(bench_lt_plan *plan);
 lls_status bench_lt_run(const bench_lt *lt, const bench_lt_plan *plan, const bench_lt_product *product,
                         lls_stream stream);
 
+/* A peer's state: for each copy of a rotation one product, or several in a row. */
+typedef struct bench_lt_calls {
+    bench_lt lt;
+    int32_t num_products, copies;
+    bench_lt_plan *plans;       /* [num_products] */
+    bench_lt_product *products; /* [num_products][copies]; without rows there is nothing to do */
+    lls_tensor *views;          /* what products may point to: [num_products][copies][3] */
+} bench_lt_calls;
+
+/* The three that a bench_peer needs. The products are to be filled in between new and open; close also after a failure. */
+lls_status bench_lt_calls_new(int32_t num_products, int32_t copies, bench_lt_calls **out);
+lls_status bench_lt_calls_open(lls_ctx *ctx, bench_lt_calls *calls);
+lls_status bench_lt_calls_run(int32_t copy, lls_stream stream, void *calls);
+void bench_lt_calls_close(void *calls);
+
 #endif

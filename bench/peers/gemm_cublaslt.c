@@ -1,15 +1,7 @@
 /* gemm's peer on CUDA: cuBLASLt, with tf32 and fast accumulation of fp8 where the call allows them. */
-#include <stdlib.h>
-
 #include "bench/peers/cublaslt.h"
 #include "bench/peers/peers.h"
 #include "core/error.h"
-
-typedef struct state {
-    bench_lt lt;
-    bench_lt_plan plan;
-    bench_lt_product *products; // one a copy
-} state;
 
 static bool is_scalar(const lls_tensor *scale) {
     return !scale || lls_tensor_numel(scale) == 1;
@@ -37,27 +29,15 @@ static bench_lt_product product_of(const lls_gemm_args *g) {
     };
 }
 
-static lls_status lt_open(lls_ctx *ctx, const void *const *args, int32_t copies, void **out) {
+static lls_status open_calls(lls_ctx *ctx, const void *const *args, int32_t copies, void **out) {
+    bench_lt_calls *calls;
     if (!is_plain(args[0])) return lls__fail(LLS_ERR_UNSUPPORTED, "cublaslt: computes plain products alone");
-    state *s = *out = calloc(1, sizeof *s);
-    if (s) s->products = calloc((size_t)copies, sizeof *s->products);
-    if (!s || !s->products) return lls__fail(LLS_ERR_MEMORY, "cublaslt: no memory for %d products", copies);
-    for (int32_t i = 0; i < copies; i++) s->products[i] = product_of(args[i]);
-    LLS_TRY(bench_lt_open(ctx, &s->lt));
-    return bench_lt_plan_open(&s->lt, s->products, copies, &s->plan);
+    lls_status status = bench_lt_calls_new(1, copies, &calls);
+    *out = calls;
+    LLS_TRY(status);
+    for (int32_t i = 0; i < copies; i++) calls->products[i] = product_of(args[i]);
+    return bench_lt_calls_open(ctx, calls);
 }
 
-static lls_status lt_call(int32_t copy, lls_stream stream, void *user) {
-    const state *s = user;
-    return bench_lt_run(&s->lt, &s->plan, &s->products[copy], stream);
-}
-
-static void lt_close(void *user) {
-    state *s = user;
-    bench_lt_plan_close(&s->plan);
-    bench_lt_close(&s->lt);
-    free(s->products);
-    free(s);
-}
-
-const bench_peer bench_gemm_cublaslt = {"cublaslt", LLS_CUDA, bench_lt_version, lt_open, lt_call, lt_close};
+const bench_peer bench_gemm_cublaslt = {"cublaslt", LLS_CUDA,           bench_lt_version,
+                                        open_calls, bench_lt_calls_run, bench_lt_calls_close};

@@ -7,3 +7,10 @@ const bench_peer *const bench_gemm_peers[] = {
     &bench_gemm_openblas,
     NULL,
 };
+
+const bench_peer *const bench_gemm_grouped_peers[] = {
+#if BENCH_WITH_CUBLASLT
+    &bench_gemm_grouped_cublaslt,
+#endif
+    NULL,
+};

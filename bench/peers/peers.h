@@ -5,8 +5,11 @@
 #include "bench/bench.h"
 
 extern const bench_peer *const bench_gemm_peers[];
+extern const bench_peer *const bench_gemm_grouped_peers[];
 
-extern const bench_peer bench_gemm_cublaslt; /* only where its headers were found at build time */
+/* Only where cuBLASLt's header was found at build time. */
+extern const bench_peer bench_gemm_cublaslt;
+extern const bench_peer bench_gemm_grouped_cublaslt;
 extern const bench_peer bench_gemm_openblas;
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "bench/bench.h"
+#include "bench/peers/peers.h"
 
 BENCH_CALL(gemm_grouped)
 
@@ -66,5 +67,9 @@ static void cases(bench *b) {
     }
 }
 
-const bench_suite bench_suite_gemm_grouped = {"gemm_grouped", call, cases, .ladder_cpu = {"512x256", LLS_BF16},
-                                              .ladder_cuda = {"8 experts, square, 4096", LLS_BF16}};
+const bench_suite bench_suite_gemm_grouped = {"gemm_grouped",
+                                              call,
+                                              cases,
+                                              bench_gemm_grouped_peers,
+                                              {"512x256", LLS_BF16},
+                                              {"8 experts, square, 4096", LLS_BF16}};
