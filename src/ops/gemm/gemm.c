@@ -73,6 +73,7 @@ static lls_status mma_sync(lls_ctx *ctx, const void *args, lls_stream stream) {
 }
 #endif
 
+static const char cpu_idea[] = "packed panels that fit L2, sums of a tile in registers, tiles over threads";
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
     {"05_mma_sync", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, reject_mma_sync, mma_sync,
@@ -86,10 +87,10 @@ static const lls__variant variants[] = {
     {"01_naive", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, NULL, naive,
      "a thread two neighbouring outputs"},
 #endif
-    {"cpu_avx512", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_AVX512, NULL, lls__gemm_cpu_avx512},
-    {"cpu_avx2", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_AVX2, NULL, lls__gemm_cpu_avx2},
-    {"cpu_portable", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_PORTABLE, NULL, lls__gemm_cpu_portable},
-    {"ref", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_PORTABLE, NULL, lls__gemm_ref},
+    {"cpu_avx512", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_AVX512, NULL, lls__gemm_cpu_avx512, cpu_idea},
+    {"cpu_avx2", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_AVX2, NULL, lls__gemm_cpu_avx2, cpu_idea},
+    {"cpu_portable", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_PORTABLE, NULL, lls__gemm_cpu_portable, cpu_idea},
+    {"ref", LLS_CPU, "f32 f16 bf16 f8 i8", 0, LLS__CPU_PORTABLE, NULL, lls__gemm_ref, "sums in double: the oracle"},
 };
 
 lls_math lls__gemm_math(lls_dtype input, uint32_t flags) {
