@@ -6,8 +6,8 @@
 
 #include "core/element.h"
 #include "cpu/simd_act.h"
-#include "cpu/simd_f8.h"
 #include "ops/gemm/micro.h"
+#include "ops/gemm/pack.h"
 #include "ops/gemm/problem.h"
 
 /* A matrix of the batch. Addresses of absent operands mean nothing. */
@@ -33,7 +33,7 @@ static finish finish_of(const lls__gemm_problem *p, int64_t batch) {
 }
 
 // Elements (row, col) to (row, col + n - 1), LLS_VF at most; past them anything.
-static vf load_row(const lls__gemm_matrix *x, const char *base, int64_t row, int64_t col, int64_t n) {
+LLS_INLINE vf load_row(const lls__gemm_matrix *x, const char *base, int64_t row, int64_t col, int64_t n) {
     int64_t i = lls__gemm_offset(x, row, col);
     if (x->col == 1) return n >= LLS_VF ? vf_load(x->dtype, base, i) : vf_load_n(x->dtype, base, i, n);
     lls_tensor t = {.data = (void *)base, .dtype = x->dtype};
@@ -43,7 +43,9 @@ static vf load_row(const lls__gemm_matrix *x, const char *base, int64_t row, int
 }
 
 // The factors of lines `line` to line + n - 1.
-static vf load_scales(const lls__gemm_scale *s, int64_t batch, int64_t line, int64_t n) {
+LLS_INLINE vf load_scales(const lls__gemm_scale *s, int64_t batch, int64_t line, int64_t n) {
+    if (s->line == 0) return vf_set1(lls__gemm_scale_at(s, batch, 0, 0));
+    if (s->line == 1 && s->line_size == 1 && n >= LLS_VF) return vf_load_f32(s->data + batch * s->batch + line);
     float lanes[LLS_VF] = {0};
     for (int64_t lane = 0; lane < n && lane < LLS_VF; lane++)
         lanes[lane] = lls__gemm_scale_at(s, batch, line + lane, 0);
@@ -59,8 +61,8 @@ LLS_INLINE void round_to(lls_dtype dtype, void *to, vf x) {
     }
 }
 
-static void store_row(const lls__gemm_matrix *x, char *base, int64_t row, int64_t col, int64_t n, vf value) {
-    int64_t size = lls__elem_size(x->dtype);
+LLS_INLINE void store_row(const lls__gemm_matrix *x, char *base, int64_t row, int64_t col, int64_t n, vf value) {
+    int64_t size = bytes_of(x->dtype);
     char *to = base + lls__gemm_offset(x, row, col) * size;
     if (x->col == 1 && n >= LLS_VF) {
         round_to(x->dtype, to, value);
@@ -75,7 +77,7 @@ static void store_row(const lls__gemm_matrix *x, char *base, int64_t row, int64_
 }
 
 // x of the formula.
-static vf finish_linear(const finish *f, int64_t row, int64_t col, int64_t n, vf sum) {
+LLS_INLINE vf finish_linear(const finish *f, int64_t row, int64_t col, int64_t n, vf sum) {
     const lls__gemm_problem *p = f->p;
     vf scale = vf_set1(1); // a's times b's, then alpha: the same bits when the roles of a and b are exchanged
     if (p->scale_a.data && !p->scale_a.blocks) scale = vf_set1(lls__gemm_scale_at(&p->scale_a, f->batch, row, 0));
@@ -85,7 +87,7 @@ static vf finish_linear(const finish *f, int64_t row, int64_t col, int64_t n, vf
     return f->bias ? x + load_row(&p->bias, f->bias, row, col, n) : x;
 }
 
-static vf finish_activate(lls_gemm_act act, vf x) {
+LLS_INLINE vf finish_activate(lls_gemm_act act, vf x) {
     switch (act) {
     case LLS_GEMM_ACT_RELU: return vf_max(vf_set1(0), x); // NaN, as the second operand, passes
     case LLS_GEMM_ACT_SILU: return vf_silu(x);
@@ -96,7 +98,7 @@ static vf finish_activate(lls_gemm_act act, vf x) {
 }
 
 // The rest, for column `col` of out on.
-static void finish_output(const finish *f, int64_t row, int64_t col, int64_t n, vf y) {
+LLS_INLINE void finish_output(const finish *f, int64_t row, int64_t col, int64_t n, vf y) {
     const lls__gemm_problem *p = f->p;
     if (f->residual) y += load_row(&p->residual, f->residual, row, col, n);
     if (p->scale_out.data || p->scale_out_col.data) {

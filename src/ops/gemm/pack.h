@@ -35,6 +35,7 @@ LLS_INLINE int64_t words_of(lls_dtype dtype, int64_t depth) {
     return (depth + a_word(dtype) - 1) / a_word(dtype);
 }
 
+// Of the dtypes of a, b and out but i32: inlined, and literal where the dtype is.
 LLS_INLINE int64_t bytes_of(lls_dtype dtype) {
     return dtype == LLS_F32 ? 4 : dtype == LLS_F16 || dtype == LLS_BF16 ? 2 : 1;
 }
