@@ -49,6 +49,7 @@ from .ops import (
     embed,
     gated_act,
     gemm,
+    gemm_grouped,
     kv_write,
     layernorm,
     linear,

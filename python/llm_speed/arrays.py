@@ -19,6 +19,8 @@ _NUMPY_DTYPES = {
     "u8": "uint8",
     "i32": "int32",
     "i64": "int64",
+    "f8_e4m3": "float8_e4m3fn",
+    "f8_e5m2": "float8_e5m2",
 }
 _NAMES = {long: short for short, long in _NUMPY_DTYPES.items()}
 
@@ -60,10 +62,10 @@ class _Torch:
 class _NumPy:
     @staticmethod
     def _dtype(name: Optional[str]) -> Any:
-        if name == "bf16":
+        if name in ("bf16", "f8_e4m3", "f8_e5m2"):
             import ml_dtypes
 
-            return ml_dtypes.bfloat16
+            return getattr(ml_dtypes, _NUMPY_DTYPES[name])
         return None if name is None else _NUMPY_DTYPES[name]
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Tuple, Union
 
 from . import _C, ops
 from .arrays import dtype_name
@@ -128,22 +128,28 @@ def tensor_core_gemm(
     a: Array,
     b: Array,
     *,
+    scale_a: Union[Array, float, None] = None,
+    scale_b: Union[Array, float, None] = None,
     c: Optional[Array] = None,
     alpha: float = 1.0,
     beta: float = 0.0,
+    bias: Optional[Array] = None,
     trans_a: bool = False,
     trans_b: bool = False,
+    fast_accum: bool = False,
     out_dtype: Optional[str] = None,
     out: Optional[Array] = None,
     variant: Optional[str] = None,
 ) -> Array:
-    """alpha * a @ b + beta * c in the formats that tensor cores multiply, with the sums' own dtype for a result.
+    """alpha * (a * scale_a) @ (b * scale_b) + beta * c + bias in the formats that tensor cores multiply.
 
-    a, b float16 or bfloat16 give float32, int8 give int32 (else TypeError). out_dtype "f16" or "bf16", the inputs'
-    own, rounds at the end. Shapes as in `ops.gemm`.
+    a, b are float16, bfloat16, float8 (two formats may meet), int8, or float32, which is rounded to tf32 (else
+    TypeError). The result has the sums' own dtype: float32, int32 of int8 without scales and bias. out_dtype rounds at
+    the end. Shapes, scales and dtypes as in `ops.gemm`.
     """
     for name, array in (("a", a), ("b", b)):
-        _require("tensor_core_gemm", name, array, ("f16", "bf16", "i8"))
+        _require("tensor_core_gemm", name, array, ("f16", "bf16", "f8_e4m3", "f8_e5m2", "i8", "f32"))
+    exact = dtype_name(a) == "i8" and all(x is None for x in (scale_a, scale_b, bias))
     return ops.gemm(
         a,
         b,
@@ -152,7 +158,12 @@ def tensor_core_gemm(
         beta=beta,
         trans_a=trans_a,
         trans_b=trans_b,
-        out_dtype=out_dtype or ("i32" if dtype_name(a) == "i8" else "f32"),
+        bias=bias,
+        scale_a=scale_a,
+        scale_b=scale_b,
+        tf32=dtype_name(a) == "f32",
+        fast_accum=fast_accum,
+        out_dtype=out_dtype or ("i32" if exact else "f32"),
         out=out,
         variant=variant,
     )

@@ -34,7 +34,9 @@ _compiling = _never
 _graph: Any = _C
 
 _ACTS = {"silu": 0, "gelu": 1, "gelu_tanh": 2}
+_GEMM_ACTS = {"none": 0, "relu": 1, "silu": 2, "gelu": 3, "gelu_tanh": 4}
 _OUT_DTYPES = ("f32", "f16", "bf16", "i32")
+_PRODUCT_DTYPES = (*_OUT_DTYPES, "i8", "f8_e4m3", "f8_e5m2")
 _COMPUTE = {"default": 0, "f32": 1}
 _STYLES = {"neox": 0, "gptj": 1}
 _SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3}
@@ -46,9 +48,17 @@ def _choice(op: str, argument: str, value: str, choices: dict[str, int]) -> int:
     return choices[value]
 
 
-def _check_dtype(op: str, argument: str, name: Optional[str]) -> None:
-    if name is not None and name not in _OUT_DTYPES:
-        raise ArgumentError(f'{op}: {argument} is "{name}", must be one of {", ".join(_OUT_DTYPES)}')
+def _check_dtype(op: str, argument: str, name: Optional[str], dtypes: Sequence[str] = _OUT_DTYPES) -> None:
+    if name is not None and name not in dtypes:
+        raise ArgumentError(f'{op}: {argument} is "{name}", must be one of {", ".join(dtypes)}')
+
+
+def _gemm_flags(tf32: bool, batch_invariant: bool, fast_accum: bool) -> int:
+    return 1 * tf32 | 2 * batch_invariant | 4 * fast_accum
+
+
+def _scale_array(a: Array, scale: Union[Array, float, None]) -> Optional[Array]:
+    return full(a, (1,), float(scale), "f32") if isinstance(scale, Real) else scale
 
 
 # ---- New outputs, for the ops below and for the fake kernels of llm_speed.torch_ops --------------------
@@ -63,11 +73,23 @@ def _new_embedding(ids: Array, table: Array, table_type: Optional[str], dtype: O
     return empty(table, (*ids.shape, hidden), dtype or ("f32" if table_type else None))
 
 
-def _new_product(a: Array, b: Array, out_dtype: Optional[str]) -> Array:
-    """[batch, m, n] of a [batch, m, k] and b [batch, k, n], either without the batch; int32 for int8."""
-    if out_dtype is None and dtype_name(a) == "i8":
-        out_dtype = "i32"
-    return empty(a, (*(a.shape[:-2] or b.shape[:-2]), a.shape[-2], b.shape[-1]), out_dtype)
+def _product_dtype(a: Array, exact: bool) -> Optional[str]:
+    """None: a's own; else that of the sums. exact: nothing that int32 has no place for."""
+    name = dtype_name(a)
+    return ("i32" if exact else "f32") if name == "i8" else "f32" if name.startswith("f8") else None
+
+
+def _new_product(a: Array, b: Array, out_dtype: Optional[str], gated: bool, exact: bool) -> Array:
+    """[batch, m, n] of a [batch, m, k] and b [batch, k, n], either without the batch; half as wide when gated."""
+    n = b.shape[-1] // 2 if gated else b.shape[-1]
+    batch = a.shape[:-2] or b.shape[:-2]
+    return empty(a, (*batch, a.shape[-2], n), out_dtype or _product_dtype(a, exact))
+
+
+def _new_grouped_product(a: Array, b: Array, out_dtype: Optional[str], gated: bool, exact: bool) -> Array:
+    """[tokens, n] of a [tokens, k] and b [groups, k, n]; half as wide when gated."""
+    n = b.shape[-1] // 2 if gated else b.shape[-1]
+    return empty(a, (a.shape[0], n), out_dtype or _product_dtype(a, exact))
 
 
 def _new_linear(x: Array, weight: Union[Array, _C.PackedWeight], out_dtype: Optional[str]) -> Array:
@@ -190,18 +212,41 @@ def gemm(
     beta: float = 0.0,
     trans_a: bool = False,
     trans_b: bool = False,
+    bias: Optional[Array] = None,
+    act: str = "none",
+    gated: bool = False,
+    residual: Optional[Array] = None,
+    scale_a: Union[Array, float, None] = None,
+    scale_b: Union[Array, float, None] = None,
+    scale_out: Union[Array, float, None] = None,
+    tf32: bool = False,
+    batch_invariant: bool = False,
+    fast_accum: bool = False,
     out_dtype: Optional[str] = None,
     out: Optional[Array] = None,
+    config: Optional[str] = None,
     variant: Optional[str] = None,
     stream: Optional[int] = None,
 ) -> Array:
-    """alpha * a @ b + beta * c.
+    """x = alpha * (a * scale_a) @ (b * scale_b) + beta * c + bias;  out = (act(x) + residual) / scale_out.
 
-    a [m, k], b [k, n], c and out [m, n], or all with one leading batch axis (one of a, b may have none). trans_a takes
-    a [.., k, m], trans_b takes b [.., n, k]; any strides do. a and b share one float dtype, out has it or float32
-    (`out_dtype` "f32"); or a and b are int8 and out is int32, exact, with alpha 1 and beta 0 or 1. out may be c.
+    a [m, k], b [k, n], c, residual and out [m, n], or all with one leading batch axis (one of a, b may have none).
+    trans_a takes a [.., k, m], trans_b takes b [.., n, k]; any strides do. With `gated`, act(x[:, 2j]) * x[:, 2j + 1]
+    takes act(x)'s place: n is even, out [m, n / 2], beta 0. act is "none", "relu", "silu", "gelu" or "gelu_tanh".
+
+    a and b share a float dtype, or each is float8 (e4m3fn or e5m2), or both are int8. `out_dtype` is "f32", "f16",
+    "bf16", "f8_e4m3", "f8_e5m2", "i8", or "i32" for int8 with alpha 1, beta 0 or 1 and nothing else of the formula,
+    which is exact. It is a's own for floats, "i32" for int8 where that is possible, else "f32".
+    c and residual have out's dtype, or a float one where out is float8 or int8, and may be out; bias [n] is float.
+
+    Scales are numbers or float32 arrays: scale_a [1] or [m, 1], scale_b [1] or [1, n]; for float8 also blocks of 128,
+    scale_a [m, ceil(k / 128)] and scale_b [ceil(k / 128), ceil(n / 128)]; scale_out [1], [m, 1] or [1, n] for out
+    float8 or int8, which saturates. A batch axis may be in front.
+
+    tf32 lets float32 operands be rounded to tf32, fast_accum leaves float8 sums to the tensor cores, batch_invariant
+    makes a row's bits independent of the other rows and of m. `config` pins how a tiled variant cuts the product.
     """
-    _check_dtype("gemm", "out_dtype", out_dtype)
+    _check_dtype("gemm", "out_dtype", out_dtype, _PRODUCT_DTYPES)
     if trans_a:
         a = a.swapaxes(-1, -2)
     if trans_b:
@@ -210,8 +255,81 @@ def gemm(
     if len(a.shape) != len(b.shape):  # one of them serves the whole batch
         a, b = (broadcast(x, (*batch, *x.shape[-2:])) for x in (a, b))
     if out is None:
-        out = _new_product(a, b, out_dtype)
-    (_graph if _compiling() else _C).gemm(a, b, c, out, alpha, beta, variant, stream)
+        extras = (bias, residual, scale_a, scale_b, scale_out)
+        exact = act == "none" and not gated and all(x is None for x in extras)
+        out = _new_product(a, b, out_dtype, gated, exact)
+    (_graph if _compiling() else _C).gemm(
+        a,
+        b,
+        c,
+        bias,
+        residual,
+        _scale_array(a, scale_a),
+        _scale_array(a, scale_b),
+        _scale_array(a, scale_out),
+        out,
+        alpha,
+        beta,
+        _choice("gemm", "act", act, _GEMM_ACTS),
+        gated,
+        _gemm_flags(tf32, batch_invariant, fast_accum),
+        config,
+        variant,
+        stream,
+    )
+    return out
+
+
+def gemm_grouped(
+    a: Array,
+    b: Array,
+    offsets: Array,
+    *,
+    alpha: float = 1.0,
+    trans_b: bool = False,
+    bias: Optional[Array] = None,
+    act: str = "none",
+    gated: bool = False,
+    scale_a: Union[Array, float, None] = None,
+    scale_b: Union[Array, float, None] = None,
+    tf32: bool = False,
+    batch_invariant: bool = False,
+    fast_accum: bool = False,
+    out_dtype: Optional[str] = None,
+    out: Optional[Array] = None,
+    config: Optional[str] = None,
+    variant: Optional[str] = None,
+    stream: Optional[int] = None,
+) -> Array:
+    """out[t] = act(alpha * (a[t] * scale_a[t]) @ (b[g] * scale_b[g]) + bias[g]) for offsets[g] <= t < offsets[g + 1].
+
+    The experts of a mixture, once tokens are sorted by expert. a [tokens, k], b [groups, k, n] (trans_b: [groups, n,
+    k]), offsets [groups + 1] int32 beside them, bias [groups, n], out [tokens, n]. Rows of no group are not written:
+    in a new out they hold anything. The rest is as in `gemm`; scale_b may have an axis of groups in front.
+    Offsets that decrease or lie outside [0, tokens]: ValueError on the CPU; CUDA brings them into the range.
+    """
+    _check_dtype("gemm_grouped", "out_dtype", out_dtype, _PRODUCT_DTYPES)
+    if trans_b:
+        b = b.swapaxes(-1, -2)
+    if out is None:
+        exact = act == "none" and not gated and all(x is None for x in (bias, scale_a, scale_b))
+        out = _new_grouped_product(a, b, out_dtype, gated, exact)
+    (_graph if _compiling() else _C).gemm_grouped(
+        a,
+        b,
+        offsets,
+        bias,
+        _scale_array(a, scale_a),
+        _scale_array(a, scale_b),
+        out,
+        alpha,
+        _choice("gemm_grouped", "act", act, _GEMM_ACTS),
+        gated,
+        _gemm_flags(tf32, batch_invariant, fast_accum),
+        config,
+        variant,
+        stream,
+    )
     return out
 
 

@@ -94,8 +94,17 @@ def _embedded(ids: Any, table: Any, table_type: Any, dtype: Any, **_: Any) -> to
     return ops._new_embedding(ids, table, table_type, dtype)
 
 
-def _product(a: Any, b: Any, trans_a: bool, trans_b: bool, out_dtype: Any, **_: Any) -> torch.Tensor:
-    return ops._new_product(a.mT if trans_a else a, b.mT if trans_b else b, out_dtype)
+def _exact(act: str, gated: bool, **extras: Any) -> bool:
+    return act == "none" and not gated and all(extras.get(name) is None for name in _GEMM_EXTRAS)
+
+
+def _product(a: Any, b: Any, trans_a: bool, trans_b: bool, out_dtype: Any, **rest: Any) -> torch.Tensor:
+    a, b = a.mT if trans_a else a, b.mT if trans_b else b
+    return ops._new_product(a, b, out_dtype, rest["gated"], _exact(**rest))
+
+
+def _grouped_product(a: Any, b: Any, trans_b: bool, out_dtype: Any, **rest: Any) -> torch.Tensor:
+    return ops._new_grouped_product(a, b.mT if trans_b else b, out_dtype, rest["gated"], _exact(**rest))
 
 
 def _attended(values: str) -> Callable[..., torch.Tensor]:
@@ -111,6 +120,11 @@ _ROPE = (
     "float theta=10000.0, float[]? freq_factors=None, str scaling='none', float factor=0.0, float low_freq_factor=0.0, "
     "float high_freq_factor=0.0, int original_context=0, float beta_fast=0.0, float beta_slow=0.0, "
     "float attention_factor=0.0, str? variant=None"
+)
+_GEMM_EXTRAS = ("bias", "residual", "scale_a", "scale_b", "scale_out")
+_GEMM_OPTIONS = (
+    "str act='none', bool gated=False, bool tf32=False, bool batch_invariant=False, bool fast_accum=False, "
+    "str? config=None"
 )
 _MASK = "int[2] window=[-1, -1], float? scale=None, float softcap=0.0"
 _PREFILL = (
@@ -154,8 +168,15 @@ def _define_all() -> None:
     )
     _functional(
         "gemm(Tensor a, Tensor b, Tensor? c=None, float alpha=1.0, float beta=0.0, bool trans_a=False, "
-        "bool trans_b=False, str? out_dtype=None, str? variant=None) -> Tensor",
+        "bool trans_b=False, str? out_dtype=None, str? variant=None, Tensor? bias=None, Tensor? residual=None, "
+        f"Tensor? scale_a=None, Tensor? scale_b=None, Tensor? scale_out=None, {_GEMM_OPTIONS}) -> Tensor",
         _product,
+    )
+    _functional(
+        "gemm_grouped(Tensor a, Tensor b, Tensor offsets, float alpha=1.0, bool trans_b=False, Tensor? bias=None, "
+        f"Tensor? scale_a=None, Tensor? scale_b=None, str? out_dtype=None, {_GEMM_OPTIONS}, str? variant=None) "
+        "-> Tensor",
+        _grouped_product,
     )
     _functional(
         "linear(Tensor x, Tensor weight, Tensor? bias=None, str? weight_type=None, str? out_dtype=None, "

@@ -95,6 +95,8 @@ static lls_dtype dtype_of(uint8_t code, int bits) {
     case dlpack::UINT << 8 | 8: return LLS_U8;
     case dlpack::INT << 8 | 32: return LLS_I32;
     case dlpack::INT << 8 | 64: return LLS_I64;
+    case dlpack::FLOAT8_E4M3FN << 8 | 8: return LLS_F8_E4M3;
+    case dlpack::FLOAT8_E5M2 << 8 | 8: return LLS_F8_E5M2;
     default: return (lls_dtype)0;
     }
 }
@@ -237,26 +239,37 @@ static lls_dtype buffer_dtype(const Py_buffer &buffer) {
     }
 }
 
-// NumPy has no bfloat16 of its own; ml_dtypes' has no buffer format. The same bits as uint16 have one.
-static PyObject *bf16_bits(PyObject *array) {
+// NumPy has neither bfloat16 nor float8 of its own; those of ml_dtypes have no buffer format. The same bits as unsigned
+// integers have one.
+static const struct MlDtype {
+    const char *name, *bits;
+    lls_dtype dtype;
+} ml_dtypes[] = {
+    {"bfloat16", "uint16", LLS_BF16}, {"float8_e4m3fn", "uint8", LLS_F8_E4M3}, {"float8_e5m2", "uint8", LLS_F8_E5M2}};
+
+// The array as integers and the dtype it has; NULL where it is none of these.
+static PyObject *ml_bits(PyObject *array, lls_dtype *found) {
     PyObject *dtype = PyObject_GetAttrString(array, "dtype");
-    PyObject *name = dtype ? PyObject_GetAttrString(dtype, "name") : nullptr;
-    bool bf16 = name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "bfloat16") == 0;
-    Py_XDECREF(dtype), Py_XDECREF(name);
+    PyObject *name = dtype ? PyObject_GetAttrString(dtype, "name") : nullptr, *bits = nullptr;
     PyErr_Clear();
-    return bf16 ? PyObject_CallMethod(array, "view", "s", "uint16") : nullptr;
+    for (const MlDtype &ml : ml_dtypes) {
+        if (!name || !PyUnicode_Check(name) || PyUnicode_CompareWithASCIIString(name, ml.name) != 0) continue;
+        *found = ml.dtype;
+        bits = PyObject_CallMethod(array, "view", "s", ml.bits);
+    }
+    Py_XDECREF(dtype), Py_XDECREF(name);
+    return bits;
 }
 
 bool ArrayView::open_buffer(const ArgumentName &name, PyObject *object, bool writable) {
     int flags = PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
-    bool bf16 = false;
+    lls_dtype ml = (lls_dtype)0;
     if (PyObject_GetBuffer(object, &buffer_, flags)) {
         PyErr_Clear();
-        owned_ = bf16_bits(object);
-        bf16 = owned_;
-        if (!bf16 || PyObject_GetBuffer(owned_, &buffer_, flags)) {
+        owned_ = ml_bits(object, &ml);
+        if (!owned_ || PyObject_GetBuffer(owned_, &buffer_, flags)) {
             PyErr_Clear();
-            if (writable && PyObject_GetBuffer(bf16 ? owned_ : object, &buffer_, flags & ~PyBUF_WRITABLE) == 0) {
+            if (writable && PyObject_GetBuffer(owned_ ? owned_ : object, &buffer_, flags & ~PyBUF_WRITABLE) == 0) {
                 has_buffer_ = true;
                 return fail("ArgumentError", "%s: %s is read-only", name.op, name.argument);
             }
@@ -265,7 +278,7 @@ bool ArrayView::open_buffer(const ArgumentName &name, PyObject *object, bool wri
         }
     }
     has_buffer_ = true;
-    tensor.dtype = bf16 ? LLS_BF16 : buffer_dtype(buffer_);
+    tensor.dtype = ml ? ml : buffer_dtype(buffer_);
     if (!tensor.dtype) return unknown_dtype(name, object);
     if (buffer_.ndim > LLS_MAX_DIMS) {
         return fail("ArgumentError", "%s: %s has %d axes, must have at most %d", name.op, name.argument, buffer_.ndim,

@@ -8,7 +8,7 @@
 namespace dlpack {
 
 enum DeviceType : int32_t { CPU = 1, CUDA = 2, CUDA_HOST = 3, CUDA_MANAGED = 13 };
-enum TypeCode : uint8_t { INT = 0, UINT = 1, FLOAT = 2, BFLOAT = 4, BOOL = 6 };
+enum TypeCode : uint8_t { INT = 0, UINT = 1, FLOAT = 2, BFLOAT = 4, BOOL = 6, FLOAT8_E4M3FN = 10, FLOAT8_E5M2 = 12 };
 
 struct Version {
     uint32_t major, minor;

@@ -18,6 +18,7 @@ BIND(embed, EMBED)
 BIND(rmsnorm, RMSNORM)
 BIND(layernorm, LAYERNORM)
 BIND(gemm, GEMM)
+BIND(gemm_grouped, GEMM_GROUPED)
 BIND(linear, LINEAR)
 BIND(rope, ROPE)
 BIND(kv_write, KV_WRITE)
@@ -63,10 +64,34 @@ const Op op_table[] = {
      {{"a", Kind::IN, AT(gemm, a)},
       {"b", Kind::IN, AT(gemm, b)},
       {"c", Kind::OPTIONAL_IN, AT(gemm, c)},
+      {"bias", Kind::OPTIONAL_IN, AT(gemm, bias)},
+      {"residual", Kind::OPTIONAL_IN, AT(gemm, residual)},
+      {"scale_a", Kind::OPTIONAL_IN, AT(gemm, scale_a)},
+      {"scale_b", Kind::OPTIONAL_IN, AT(gemm, scale_b)},
+      {"scale_out", Kind::OPTIONAL_IN, AT(gemm, scale_out)},
       {"out", Kind::OUT, AT(gemm, out)},
       {"alpha", Kind::FLOAT, AT(gemm, alpha)},
       {"beta", Kind::FLOAT, AT(gemm, beta)},
+      {"act", Kind::INT, AT(gemm, act)},
+      {"gated", Kind::BOOL, AT(gemm, gated)},
+      {"flags", Kind::INT, AT(gemm, flags)},
+      {"config", Kind::STRING, AT(gemm, config)},
       {"variant", Kind::STRING, AT(gemm, variant)}}},
+    {ROW(gemm_grouped),
+     nullptr,
+     {{"a", Kind::IN, AT(gemm_grouped, a)},
+      {"b", Kind::IN, AT(gemm_grouped, b)},
+      {"offsets", Kind::IN, AT(gemm_grouped, offsets)},
+      {"bias", Kind::OPTIONAL_IN, AT(gemm_grouped, bias)},
+      {"scale_a", Kind::OPTIONAL_IN, AT(gemm_grouped, scale_a)},
+      {"scale_b", Kind::OPTIONAL_IN, AT(gemm_grouped, scale_b)},
+      {"out", Kind::OUT, AT(gemm_grouped, out)},
+      {"alpha", Kind::FLOAT, AT(gemm_grouped, alpha)},
+      {"act", Kind::INT, AT(gemm_grouped, act)},
+      {"gated", Kind::BOOL, AT(gemm_grouped, gated)},
+      {"flags", Kind::INT, AT(gemm_grouped, flags)},
+      {"config", Kind::STRING, AT(gemm_grouped, config)},
+      {"variant", Kind::STRING, AT(gemm_grouped, variant)}}},
     {ROW(linear),
      nullptr,
      {{"x", Kind::IN, AT(linear, x), 2},

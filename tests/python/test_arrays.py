@@ -70,6 +70,7 @@ def test_every_op_takes_numpy(dtype):
         (llm_speed.layernorm, (normal(3, 8), normal(8), normal(8)), {}),
         (llm_speed.gemm, (normal(3, 8), normal(5, 8)), {"trans_b": True}),
         (llm_speed.gemm, (normal(2, 3, 8), normal(8, 5)), {"out_dtype": "f32"}),
+        (llm_speed.gemm_grouped, (normal(5, 8), normal(2, 8, 6), ints(0, 2, 5)), {"act": "silu"}),
         (llm_speed.linear, (normal(2, 3, 8), normal(5, 8), normal(5)), {}),
         (llm_speed.rope, (normal(3, 2, 8), ints(0, 9, 4)), {"x2": normal(3, 1, 8), "style": "gptj"}),
         (llm_speed.kv_write, (normal(2, 2, 16), normal(2, 2, 16), cache, cache.copy(), ints(5, 0, kind=np.int64)), {}),
@@ -88,6 +89,17 @@ def test_every_op_takes_numpy(dtype):
         pairs = zip(got, wanted) if isinstance(got, tuple) else [(got, wanted)]
         for a, b in pairs:
             assert type(a) is np.ndarray and same_bits(a, b), function.__name__
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_float8_of_ml_dtypes(name):
+    x = x32.astype(getattr(ml_dtypes, name))
+    as_tensor = torch.from_numpy(x.view(np.uint8)).view(getattr(torch, name))
+    for short in (None, "bf16", "f8_e4m3", "f8_e5m2"):
+        got = llm_speed.gemm(x, x, trans_b=True, out_dtype=short)
+        wanted = llm_speed.gemm(as_tensor, as_tensor, trans_b=True, out_dtype=short)
+        assert str(got.dtype) == str(wanted.dtype).rpartition(".")[2]
+        assert got.tobytes() == wanted.view(torch.uint8).numpy().tobytes()
 
 
 def test_numpy_layouts():

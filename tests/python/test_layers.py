@@ -165,13 +165,26 @@ def test_int8_products(device):
         check(got, exact, exact.int())
 
 
+def test_scaled_products(device):
+    """Whole numbers that each format holds, and scales that are powers of two."""
+    a, b = (torch.randint(-4, 5, shape, device=device) for shape in ((9, 300), (300, 17)))
+    exact = a.double() @ b.double()
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8, torch.float16, torch.float32):
+        left, right = a.to(dtype), b.to(dtype)
+        got = tensor_core_gemm(left, right, scale_a=0.5, scale_b=2.0 ** torch.arange(17, device=device)[None])
+        assert got.dtype == torch.float32
+        assert torch.equal(got.double(), 0.5 * exact * 2.0 ** torch.arange(17, device=device))
+    mixed = tensor_core_gemm(a.to(torch.float8_e4m3fn), b.to(torch.float8_e5m2), out_dtype="bf16")
+    assert torch.equal(mixed, exact.to(torch.bfloat16))
+
+
 def test_product_dtypes(device):
     f32, f16, i8 = (torch.ones(4, 4, device=device).to(dtype) for dtype in (torch.float32, torch.float16, torch.int8))
     for call in (
         lambda: hgemm(f32, f32),
         lambda: hgemm(i8, i8),
         lambda: hgemm(f16, f16, out=f32),
-        lambda: tensor_core_gemm(f32, f32),
+        lambda: tensor_core_gemm(f16.double(), f16.double()),
         lambda: tensor_core_gemm(f16, f32),
         lambda: tensor_core_gemm(f16, i8),
         lambda: int8_gemm(f16, f16),

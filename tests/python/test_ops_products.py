@@ -1,4 +1,4 @@
-"""gemm, linear, linear_pack, and block weights in embed, against plain torch in float64."""
+"""gemm, gemm_grouped, linear, linear_pack, and block weights in embed, against plain torch in float64."""
 
 from __future__ import annotations
 
@@ -105,6 +105,146 @@ def test_gemm_int8(device, data):
     got = cases.run_variant(llm_speed.gemm, a, b, c=c, beta=0.0 if c is None else 1.0, variant=variant)
     exact = a.double() @ b.double() + (0 if c is None else c.double())
     assert got.dtype == torch.int32 and torch.equal(got.double(), exact)
+
+
+ACTS = {
+    "none": lambda x: x,
+    "relu": torch.relu,
+    "silu": torch.nn.functional.silu,
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+}
+F8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+def finished(x: torch.Tensor, act: str, gated: bool, residual: Optional[torch.Tensor]) -> torch.Tensor:
+    y = ACTS[act](x[..., 0::2]) * x[..., 1::2] if gated else ACTS[act](x)
+    return y if residual is None else y + residual.to(y.dtype)
+
+
+@cases.settings
+@given(data=st.data())
+def test_gemm_epilogue(device, data):
+    draw = data.draw
+    m, k = draw(sizes), draw(sizes)
+    gated = draw(st.booleans())
+    n = draw(st.sampled_from([2, 16, 66])) if gated else draw(sizes)
+    dtype, act = draw(cases.float_dtypes), draw(st.sampled_from(list(ACTS)))
+    a, b = operand(draw, (m, k), dtype, device), operand(draw, (k, n), dtype, device)
+    bias = cases.normal((n,), draw(cases.float_dtypes), device) if draw(st.booleans()) else None
+    residual = operand(draw, (m, n // 2 if gated else n), dtype, device) if draw(st.booleans()) else None
+    variant = draw(st.sampled_from(cases.variants("gemm", device)))
+    got = cases.run_variant(llm_speed.gemm, a, b, bias=bias, act=act, gated=gated, residual=residual, variant=variant)
+    exact, working = a.double() @ b.double(), plain_product(a, b)
+    if bias is not None:
+        exact, working = exact + bias.double(), working + bias.float()
+    check(got, finished(exact, act, gated, residual), finished(working, act, gated, residual).to(dtype))
+
+
+def whole_numbers(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> torch.Tensor:
+    return torch.randint(-4, 5, shape).to(dtype).to(device)
+
+
+def powers_of_two(shape: tuple[int, ...], device: str) -> torch.Tensor:
+    return 2.0 ** torch.randint(-2, 3, shape).to(device)
+
+
+def spread(scale: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+    """A scale repeated to the elements that it is of."""
+    for axis in (0, 1):
+        block = 128 if scale.shape[axis] not in (1, shape[axis]) else 1
+        scale = scale.repeat_interleave(block, axis).narrow(axis, 0, min(shape[axis], scale.shape[axis] * block))
+    return scale.double()
+
+
+@pytest.mark.parametrize("kind", ["tensor", "row and column", "block"])
+@pytest.mark.parametrize("types", [(F8[0], F8[0]), (F8[0], F8[1]), (F8[1], F8[0]), (torch.int8, torch.int8)])
+def test_scaled_products_are_exact(device, types, kind):
+    """Small whole numbers and powers of two: one rounding is left, that of the result."""
+    m, n, k = 5, 200, 300
+    if kind == "block" and types[0] == torch.int8:
+        pytest.skip("block scales are those of float8")
+    a, b = whole_numbers((m, k), types[0], device), whole_numbers((k, n), types[1], device)
+    shapes = {"tensor": ((1, 1), (1, 1)), "row and column": ((m, 1), (1, n)), "block": ((m, 3), (3, 2))}
+    scale_a, scale_b = (powers_of_two(shape, device) for shape in shapes[kind])
+    exact = (a.double() * spread(scale_a, (m, k))) @ (b.double() * spread(scale_b, (k, n)))
+    for variant in cases.variants("gemm", device):
+        got = cases.run_variant(llm_speed.gemm, a, b, scale_a=scale_a, scale_b=scale_b, variant=variant)
+        assert got.dtype == torch.float32 and torch.equal(got.double(), exact)
+        half = cases.run_variant(
+            llm_speed.gemm, a, b, scale_a=scale_a, scale_b=scale_b, out_dtype="bf16", variant=variant
+        )
+        assert torch.equal(half, exact.to(torch.bfloat16))
+
+
+def test_quantised_results(device):
+    """Results saturate, and round to nearest even."""
+    values = torch.tensor([[448.0, 465.0, -1000.0, 1.0625, 1.1875, 2.5, 126.5, 300.0]], device=device)
+    one = torch.ones(1, 1, device=device)
+    for name, dtype in (("f8_e4m3", F8[0]), ("f8_e5m2", F8[1]), ("i8", torch.int8)):
+        got = llm_speed.gemm(one, values, out_dtype=name, scale_out=0.5)
+        low, high = (-128, 127) if name == "i8" else (torch.finfo(dtype).min, torch.finfo(dtype).max)
+        wanted = (values * 2).clamp(low, high)
+        assert got.dtype == dtype
+        assert torch.equal(got.float(), (wanted.round() if name == "i8" else wanted).to(dtype).float())
+
+
+def test_numbers_as_scales(device):
+    a, b = whole_numbers((3, 40), F8[0], device), whole_numbers((40, 6), F8[0], device)
+    as_arrays = {name: torch.full((1,), value, device=device) for name, value in (("scale_a", 0.5), ("scale_b", 4.0))}
+    assert torch.equal(llm_speed.gemm(a, b, scale_a=0.5, scale_b=4), llm_speed.gemm(a, b, **as_arrays))
+
+
+def test_gemm_flags(device):
+    a, b = cases.normal((300, 72), torch.float32, device), cases.normal((72, 40), torch.float32, device)
+    torch.testing.assert_close(llm_speed.gemm(a, b, tf32=True), a @ b, rtol=0.02, atol=0.05)
+    every = llm_speed.gemm(a, b, batch_invariant=True)
+    for rows in (1, 7, 129):
+        assert torch.equal(llm_speed.gemm(a[:rows], b, batch_invariant=True), every[:rows])
+    whole = whole_numbers((9, 256), F8[0], device)
+    assert torch.equal(llm_speed.gemm(whole, whole.T, fast_accum=True).double(), whole.double() @ whole.double().T)
+
+
+# ---- gemm_grouped ------------------------------------------------------------------------------------
+
+
+@cases.settings
+@given(data=st.data())
+def test_gemm_grouped(device, data):
+    draw = data.draw
+    counts = draw(st.lists(st.sampled_from([0, 1, 5, 33]), min_size=0, max_size=5))
+    before, after = draw(st.sampled_from([0, 3])), draw(st.sampled_from([0, 4]))
+    bounds = np.cumsum([before, *counts])
+    tokens, groups = int(bounds[-1]) + after, len(counts)
+    n, k, gated = draw(st.sampled_from([2, 16, 34])), draw(sizes), draw(st.booleans())
+    dtype, trans_b = draw(cases.float_dtypes), draw(st.booleans())
+    a = operand(draw, (tokens, k), dtype, device)
+    b = cases.normal((groups, n, k) if trans_b else (groups, k, n), dtype, device)
+    bias = cases.normal((groups, n), torch.float32, device) if draw(st.booleans()) else None
+    offsets = torch.tensor(bounds, dtype=torch.int32, device=device)
+    out = torch.full((tokens, n // 2 if gated else n), 3.0, dtype=dtype, device=device)
+    variant = draw(st.sampled_from(cases.variants("gemm_grouped", device)))
+    options = dict(bias=bias, act="silu", gated=gated, trans_b=trans_b, out=out)
+    got = cases.run_variant(llm_speed.gemm_grouped, a, b, offsets, variant=variant, **options)
+    assert got is out
+    exact, working = out.double().fill_(3), out.float().fill_(3)
+    for g in range(groups):
+        rows, matrix = slice(bounds[g], bounds[g + 1]), b[g].mT if trans_b else b[g]
+        shift = 0 if bias is None else bias[g]
+        exact[rows] = finished(a[rows].double() @ matrix.double() + shift, "silu", gated, None)
+        working[rows] = finished(plain_product(a[rows], matrix) + shift, "silu", gated, None)
+    check(got, exact, working.to(dtype))
+
+
+def test_gemm_grouped_of_float8(device):
+    a, b = whole_numbers((10, 200), F8[0], device), whole_numbers((3, 200, 24), F8[1], device)
+    offsets = torch.tensor([0, 4, 4, 10], dtype=torch.int32, device=device)
+    scale_a, scale_b = powers_of_two((10, 2), device), powers_of_two((3, 2, 1), device)
+    got = llm_speed.gemm_grouped(a, b, offsets, scale_a=scale_a, scale_b=scale_b)
+    assert got.dtype == torch.float32
+    for rows, g in ((slice(0, 4), 0), (slice(4, 10), 2)):
+        left = a[rows].double() * spread(scale_a[rows], (rows.stop - rows.start, 200))
+        assert torch.equal(got[rows].double(), left @ (b[g].double() * spread(scale_b[g], (200, 24))))
 
 
 # ---- block weights -----------------------------------------------------------------------------------
