@@ -63,11 +63,14 @@ static lls_tensor ints(int64_t n, const int32_t *values) {
         __VA_ARGS__     \
     }
 static lls_tensor x, w, y, matrix_b, product, heads_q, heads_k, heads_v, rotated, k_cache, v_cache, attn, lse, merged,
-    table, embedded, logits, positions, ids, slots, page_table, kv_lens, sampled, dense_k, dense_v, dense_q, dense_out;
+    table, embedded, logits, positions, ids, slots, page_table, kv_lens, sampled, dense_k, dense_v, dense_q, dense_out,
+    experts, offsets, routed;
 
 static void make_tensors(void) {
     x = floats(2, SHAPE(TOKENS, HIDDEN)), w = floats(1, SHAPE(HIDDEN)), y = floats(2, SHAPE(TOKENS, HIDDEN));
     matrix_b = floats(2, SHAPE(HIDDEN, HIDDEN)), product = floats(2, SHAPE(TOKENS, HIDDEN));
+    experts = floats(3, SHAPE(2, HIDDEN, HIDDEN)), routed = floats(2, SHAPE(TOKENS, HIDDEN));
+    offsets = ints(3, (const int32_t[]){0, 2, TOKENS});
     heads_q = floats(3, SHAPE(TOKENS, HEADS, DIM)), heads_k = floats(3, SHAPE(TOKENS, KV_HEADS, DIM)),
     heads_v = floats(3, SHAPE(TOKENS, KV_HEADS, DIM));
     rotated = floats(3, SHAPE(TOKENS, HEADS, DIM));
@@ -112,6 +115,12 @@ static lls_status run_gemm(lls_stream s) {
     lls_gemm_args a = LLS_GEMM_ARGS_INIT;
     a.a = &x, a.b = &matrix_b, a.out = &product;
     return lls_gemm(ctx, &a, s);
+}
+
+static lls_status run_gemm_grouped(lls_stream s) {
+    lls_gemm_grouped_args a = LLS_GEMM_GROUPED_ARGS_INIT;
+    a.a = &x, a.b = &experts, a.offsets = &offsets, a.out = &routed;
+    return lls_gemm_grouped(ctx, &a, s);
 }
 
 static lls_status run_linear(lls_stream s) {
@@ -173,12 +182,19 @@ static lls_status run_sample(lls_stream s) {
 }
 
 static const op_call calls[] = {
-    {"embed", run_embed, &table, &embedded},        {"rmsnorm", run_rmsnorm, &x, &y},
-    {"layernorm", run_layernorm, &x, &y},           {"gemm", run_gemm, &x, &product},
-    {"linear", run_linear, &x, &product},           {"rope", run_rope, &heads_q, &rotated},
-    {"kv_write", run_kv_write, &heads_v, &v_cache}, {"attn_prefill", run_prefill, &dense_q, &dense_out},
-    {"attn_decode", run_decode, &dense_q, &attn},   {"attn_decode, 3 splits", run_split_decode, &dense_q, &attn},
-    {"attn_merge", run_merge, &heads_q, &merged},   {"gated_act", run_act, &x, &y},
+    {"embed", run_embed, &table, &embedded},
+    {"rmsnorm", run_rmsnorm, &x, &y},
+    {"layernorm", run_layernorm, &x, &y},
+    {"gemm", run_gemm, &x, &product},
+    {"gemm_grouped", run_gemm_grouped, &x, &routed},
+    {"linear", run_linear, &x, &product},
+    {"rope", run_rope, &heads_q, &rotated},
+    {"kv_write", run_kv_write, &heads_v, &v_cache},
+    {"attn_prefill", run_prefill, &dense_q, &dense_out},
+    {"attn_decode", run_decode, &dense_q, &attn},
+    {"attn_decode, 3 splits", run_split_decode, &dense_q, &attn},
+    {"attn_merge", run_merge, &heads_q, &merged},
+    {"gated_act", run_act, &x, &y},
     {"sample", run_sample, &logits, &sampled},
 };
 enum { NUM_CALLS = sizeof calls / sizeof *calls };
