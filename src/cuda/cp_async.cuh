@@ -28,6 +28,11 @@ __device__ __forceinline__ void lls__cp_async_16(uint32_t shared, const void *gl
                  : "memory");
 }
 
+/* 4 bytes, both ends aligned to 4; or a zero for `bytes` 0. */
+__device__ __forceinline__ void lls__cp_async_4(uint32_t shared, const void *global, int bytes) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global), "r"(bytes) : "memory");
+}
+
 __device__ __forceinline__ void lls__cp_async_commit() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }

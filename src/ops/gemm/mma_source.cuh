@@ -104,17 +104,23 @@ __device__ __forceinline__ void lls__mma_gather(const lls__gemm_operand &x, uint
             lls__cp_async_16(to, from, max(0, min(count, PER_CHUNK)) * BYTES);
             continue;
         }
-        uint32_t words[4] = {0, 0, 0, 0};
+        int64_t element_bytes = x.depth_stride * BYTES;
+        if constexpr (BYTES == 4) { // elements can be copied without waiting, too
 #pragma unroll
-        for (int e = 0; e < PER_CHUNK; e++) {
-            if (e >= count) continue;
-            const char *element = from + e * x.depth_stride * BYTES;
-            uint32_t bits = BYTES == 1   ? *(const uint8_t *)element
-                            : BYTES == 2 ? *(const uint16_t *)element
-                                         : *(const uint32_t *)element;
-            words[e * BYTES / 4] |= bits << (e * BYTES % 4 * 8);
+            for (int e = 0; e < PER_CHUNK; e++) {
+                lls__cp_async_4(to + e * 4, from + e * element_bytes, e < count ? 4 : 0);
+            }
+        } else {
+            uint32_t words[4] = {0, 0, 0, 0};
+#pragma unroll
+            for (int e = 0; e < PER_CHUNK; e++) {
+                if (e >= count) continue;
+                const char *element = from + e * element_bytes;
+                uint32_t bits = BYTES == 1 ? *(const uint8_t *)element : *(const uint16_t *)element;
+                words[e * BYTES / 4] |= bits << (e * BYTES % 4 * 8);
+            }
+            lls__store_shared_16(to, words);
         }
-        lls__store_shared_16(to, words);
     }
 }
 
