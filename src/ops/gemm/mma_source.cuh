@@ -66,16 +66,18 @@ template <int BYTES, int LINES, int THREADS, bool ACROSS> struct lls__mma_source
             if (i < count) lls__cp_async_16(to + i * THREADS * 16, chunk(i));
         }
     }
-    /* The same for all chunks, cut where the operand ends; past its depth there are zeros. */
+    /* The same for all chunks, cut where the operand ends; past its depth there are zeros. Unrolled, although it runs once
+     * a tile: in a loop that counts the address up, ptxas (CUDA 13.0) took what the loop had left in that register for the
+     * stage, and b's chunks landed where nobody reads. */
     __device__ __forceinline__ void copy_cut(uint32_t stage, int64_t depth_left) const {
         uint32_t to = stage + lls__swizzle_128(threadIdx.x / 8, threadIdx.x % 8);
         int depth = (int)min(depth_left, (int64_t)DEPTH);
-#pragma unroll 1
-        for (int i = 0; i < valid; i++) {
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++) {
             int row = threadIdx.x / 8 + i % CHUNKS_PER_PANEL * (THREADS / 8); // of its panel
             int left = (ACROSS ? lines - i / CHUNKS_PER_PANEL * 64 : depth) * BYTES - (int)(threadIdx.x % 8) * 16;
             if (ACROSS && row >= depth) left = 0;
-            lls__cp_async_16(to + i * THREADS * 16, chunk(i), max(0, min(left, 16)));
+            if (i < valid) lls__cp_async_16(to + i * THREADS * 16, chunk(i), max(0, min(left, 16)));
         }
     }
 

@@ -150,6 +150,8 @@ __device__ __forceinline__ void lls__mma_product(const lls__gemm_problem &p, con
     for (int j = 0; j < S::WN / 16; j++) reader_b.read(b[0][j], read + S::A_BYTES, 0, j);
     typename S::sums sums = {}, partial = {};
     typename S::sums &target = S::MMA::IS_F8 ? partial : sums;
+    // Of f8: block scales are part of the sum, however fast it shall be.
+    bool each_step = !(p.flags & LLS_GEMM_FAST_ACCUM) || p.scale_a.blocks || p.scale_b.blocks;
     for (int64_t k = 0; k < p.k; k += S::DEPTH) {
 #pragma unroll
         for (int part = 0; part < S::PARTS; part++) {
@@ -183,7 +185,7 @@ __device__ __forceinline__ void lls__mma_product(const lls__gemm_problem &p, con
             }
         }
         if constexpr (S::MMA::IS_F8) {
-            if (!(p.flags & LLS_GEMM_FAST_ACCUM) || k + S::DEPTH >= p.k) lls__mma_promote<S>(p, at, k, partial, sums);
+            if (each_step || k + S::DEPTH >= p.k) lls__mma_promote<S>(p, at, k, partial, sums);
         }
     }
     __syncthreads(); // all have read their fragments: the stages may go
