@@ -21,6 +21,7 @@ template <typename MMA_, int BM_, int BN_, int WM_, int WN_> struct lls__mma_sha
         PARTS = LLS__ROW_BYTES / 32,         /* of a step: one mma each */
         A_BYTES = BM * LLS__ROW_BYTES,       /* of a stage; b's part follows */
         STAGE_BYTES = A_BYTES + BN * LLS__ROW_BYTES,
+        WAITS_EARLY = BN > 128, /* for copies: the branches then stand beside others; needs registers */
         PITCH = WN + 8, /* of sums: rows 8 banks apart, so that the 4 x 4 pairs of half a warp hit 32 different ones */
     };
 };
@@ -72,12 +73,12 @@ template <typename S> struct lls__mma_gathers {
     }
 };
 
-/* The oldest stage has arrived, for all threads; and all have read the stage before it. */
+/* This thread's copies to the oldest stage have arrived. A barrier after it is for those of all threads; and then all have
+ * read the stage before it. */
 __device__ __forceinline__ void lls__ring_wait(int stages) {
     if (stages == 2) lls__cp_async_wait<0>();
     else if (stages == 3) lls__cp_async_wait<1>();
     else lls__cp_async_wait<2>();
-    __syncthreads();
 }
 
 /* f8: adds what a step of 128 of k summed up, which is one block of scales, to the sums of fp32. */
@@ -140,6 +141,7 @@ __device__ __forceinline__ void lls__mma_product(const lls__gemm_problem &p, con
         write += S::STAGE_BYTES;
     }
     lls__ring_wait(stages);
+    __syncthreads();
 
     // While a part is multiplied, the fragments of the next are read: those of b beside its own, those of a in their
     // place, each when its last product has started.
@@ -157,7 +159,8 @@ __device__ __forceinline__ void lls__mma_product(const lls__gemm_problem &p, con
         for (int part = 0; part < S::PARTS; part++) {
             int next = (part + 1) % S::PARTS;
             if (next == 0) { // of the next stage
-                lls__ring_wait(stages);
+                if (!S::WAITS_EARLY) lls__ring_wait(stages);
+                __syncthreads();
                 read += S::STAGE_BYTES;
                 if (read == end) read = ring;
             }
@@ -170,6 +173,7 @@ __device__ __forceinline__ void lls__mma_product(const lls__gemm_problem &p, con
             if (part == 2) {
                 fill.rest(write, left);
                 lls__cp_async_commit();
+                if (S::WAITS_EARLY) lls__ring_wait(stages);
                 write += S::STAGE_BYTES;
                 if (write == end) write = ring;
             }
