@@ -165,8 +165,9 @@ LLS_API lls_status lls_gemm(lls_ctx *ctx, const lls_gemm_args *args, lls_stream 
  * types, layouts, m, n, k and device, or else what a cost model says.
  * lls_gemm_config_at writes configuration number `index` (0, 1, ...) that the variant a call of these arguments takes could
  * use: false past the last. Number 0 is the one that a call takes. `text` has room for LLS_GEMM_CONFIG_CHARS.
- * lls_gemm_tune_key writes the words that begin this call's line in a tuning file; the configuration follows them. */
-enum { LLS_GEMM_CONFIG_CHARS = 96 };
+ * lls_gemm_tune_key writes the words that begin this call's line in a tuning file, LLS_GEMM_KEY_CHARS at
+ * most; the configuration follows them. */
+enum { LLS_GEMM_CONFIG_CHARS = 96, LLS_GEMM_KEY_CHARS = 160 };
 LLS_API bool lls_gemm_config_at(lls_ctx *ctx, const lls_gemm_args *args, int32_t index, char *text);
 LLS_API lls_status lls_gemm_tune_key(lls_ctx *ctx, const lls_gemm_args *args, char *text);
 

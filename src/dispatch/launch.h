@@ -9,6 +9,7 @@ typedef struct lls__grid {
     uint32_t grid[3];      /* blocks; a zero anywhere launches nothing */
     uint32_t block[3];     /* threads */
     uint32_t shared_bytes; /* dynamic shared memory; above 48 KB the kernel's limit is raised first */
+    uint32_t cluster[3];   /* blocks of a cluster, along each axis; zeros: none */
 } lls__grid;
 
 /* Blocks along an axis for `wanted` units of work, as far as the axis goes: kernels stride over what is left. */

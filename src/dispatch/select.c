@@ -25,6 +25,11 @@ static const char *unavailable(const lls_ctx *ctx, const lls__variant *v, char *
                  ctx->sm / 10, ctx->sm % 10);
         return text;
     }
+    if (v->device == LLS_CUDA && v->max_sm && v->max_sm < ctx->sm) {
+        snprintf(text, size, "is made for compute capability %d.%d, this device has %d.%d", v->max_sm / 10,
+                 v->max_sm % 10, ctx->sm / 10, ctx->sm % 10);
+        return text;
+    }
     return NULL;
 }
 

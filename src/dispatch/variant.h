@@ -14,7 +14,8 @@ typedef struct lls__variant {
     lls__cpu_level level;                    /* CPU rows */
     const char *(*reject)(const void *args); /* NULL, or returns NULL: takes these arguments; else a sentence */
     lls_status (*launch)(lls_ctx *ctx, const void *args, lls_stream stream); /* args are validated */
-    const char *idea;                        /* in a few words, for people */
+    const char *idea;                                                        /* in a few words, for people */
+    int32_t max_sm; /* CUDA rows made of one architecture's own instructions; 0: none */
 } lls__variant;
 
 /* A kernel by name and address: for launches, and to load all of them at context creation. */

@@ -3,6 +3,7 @@
 #include "core/tensor.h"
 #include "dispatch/variant.h"
 #include "ops/gemm/gemm_kernels.h"
+#include "ops/gemm/tune.h"
 
 #if LLS_WITH_CUDA
 #include "dispatch/launch.h"
@@ -13,7 +14,7 @@ static const lls__kernel kernels[] = {
     LLS_KERNEL(lls_gemm_01_naive_i8),  LLS_KERNEL(lls_gemm_01_naive_f8),
 };
 
-static const lls__kernel *const more_kernels[] = {lls__gemm_portable_kernels, NULL};
+static const lls__kernel *const more_kernels[] = {lls__gemm_portable_kernels, lls__gemm_sm90_kernels, NULL};
 
 lls_status lls__gemm_launch_naive(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream) {
     int32_t instance = lls__is_float(p->a.dtype) ? lls__float_index(p->a.dtype)
@@ -71,11 +72,36 @@ static lls_status mma_sync(lls_ctx *ctx, const void *args, lls_stream stream) {
     lls__gemm_problem p = lls__gemm_problem_of(args);
     return lls__gemm_launch_mma_sync(ctx, &p, stream);
 }
+
+static const char *reject_sm90(const void *args) {
+    lls__gemm_problem p = lls__gemm_problem_of(args);
+    return lls__gemm_sm90_reject(&p);
+}
+
+static lls_status sm90(lls_ctx *ctx, const lls_gemm_args *args, lls__sm90_rung rung, lls_stream stream) {
+    lls__gemm_problem p = lls__gemm_problem_of(args);
+    return lls__gemm_sm90_launch("gemm", ctx, &p, args->config, rung, stream);
+}
+static lls_status persistent(lls_ctx *ctx, const void *args, lls_stream stream) {
+    return sm90(ctx, args, LLS__SM90_PERSISTENT, stream);
+}
+static lls_status cluster(lls_ctx *ctx, const void *args, lls_stream stream) {
+    return sm90(ctx, args, LLS__SM90_CLUSTER, stream);
+}
+static lls_status split_k(lls_ctx *ctx, const void *args, lls_stream stream) {
+    return sm90(ctx, args, LLS__SM90_SPLIT_K, stream);
+}
 #endif
 
 static const char cpu_idea[] = "packed panels that fit L2, sums of a tile in registers, tiles over threads";
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
+    {"10_split_k", LLS_CUDA, "tf32 f16 bf16 f8 i8", 90, LLS__CPU_PORTABLE, reject_sm90, split_k,
+     "blocks of a cluster share a tile's k, for products with few tiles", 90},
+    {"09_cluster", LLS_CUDA, "tf32 f16 bf16 f8 i8", 90, LLS__CPU_PORTABLE, reject_sm90, cluster,
+     "blocks of a cluster load for each other", 90},
+    {"08_persistent", LLS_CUDA, "tf32 f16 bf16 f8 i8", 90, LLS__CPU_PORTABLE, reject_sm90, persistent,
+     "a block for each multiprocessor walks tiles; out leaves by TMA meanwhile", 90},
     {"05_mma_sync", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, reject_mma_sync, mma_sync,
      "a ring of stages filled by cp.async, swizzled; ldmatrix and mma.sync"},
     {"04_wmma", LLS_CUDA, "f16 bf16", 80, LLS__CPU_PORTABLE, reject_wmma, wmma,
@@ -144,4 +170,29 @@ lls_status lls_gemm(lls_ctx *ctx, const lls_gemm_args *args, lls_stream stream) 
     LLS_TRY(lls__gemm_check(ctx, &g));
     if (lls_tensor_numel(g.out) == 0) return LLS_OK;
     return lls__dispatch(ctx, &lls__op_gemm, g.variant, &g, stream);
+}
+
+bool lls_gemm_config_at(lls_ctx *ctx, const lls_gemm_args *args, int32_t index, char *text) {
+    lls_gemm_args g;
+    if (index < 0 || lls__copy_args("gemm", &g, sizeof g, args) || lls__gemm_check(ctx, &g)) return false;
+#if LLS_WITH_CUDA
+    if (ctx->device.type != LLS_CUDA || ctx->sm != 90 || lls_tensor_numel(g.out) == 0) return false;
+    lls__gemm_config all[LLS__SM90_MAX_CONFIGS];
+    lls__gemm_problem p = lls__gemm_problem_of(&g);
+    if (index >= lls__gemm_sm90_configs(ctx, &p, all)) return false;
+    lls__gemm_config_print(&all[index], text, LLS_GEMM_CONFIG_CHARS);
+    return true;
+#else
+    (void)text;
+    return false;
+#endif
+}
+
+lls_status lls_gemm_tune_key(lls_ctx *ctx, const lls_gemm_args *args, char *text) {
+    lls_gemm_args g;
+    LLS_TRY(lls__copy_args("gemm", &g, sizeof g, args));
+    LLS_TRY(lls__gemm_check(ctx, &g));
+    lls__gemm_problem p = lls__gemm_problem_of(&g);
+    lls__gemm_tune_key_of(ctx, &p, text, LLS_GEMM_KEY_CHARS);
+    return LLS_OK;
 }

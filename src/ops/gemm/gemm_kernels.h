@@ -58,9 +58,22 @@ typedef struct lls__gemm_mma_plan {
 lls__gemm_mma_plan lls__gemm_mma_plan_of(const lls__gemm_problem *p, int32_t sm, int32_t num_sms);
 #endif
 
-/* Takes everything, grouped products too. */
 #ifndef __cplusplus
+#include "ops/gemm/sm90_plan.h"
+
+/* Takes everything, grouped products too. */
 lls_status lls__gemm_launch_naive(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream);
+
+/* sm90.c: the Hopper rungs, grouped products too. Each allows what the ones before do. */
+extern const lls__kernel lls__gemm_sm90_kernels[]; /* ended by a NULL name */
+typedef enum lls__sm90_rung { LLS__SM90_PERSISTENT, LLS__SM90_CLUSTER, LLS__SM90_SPLIT_K } lls__sm90_rung;
+const char *lls__gemm_sm90_reject(const lls__gemm_problem *p);
+/* `config` pins one, NULL chooses; op is for messages. */
+lls_status lls__gemm_sm90_launch(const char *op, lls_ctx *ctx, const lls__gemm_problem *p, const char *config,
+                                 lls__sm90_rung rung, lls_stream stream);
+/* What the product could run with, the model's choice first. */
+int32_t lls__gemm_sm90_configs(const lls_ctx *ctx, const lls__gemm_problem *p,
+                               lls__gemm_config out[LLS__SM90_MAX_CONFIGS]);
 #endif
 
 #ifdef __cplusplus
