@@ -21,12 +21,13 @@ __device__ __forceinline__ void lls__mbarrier_arrive(uint32_t barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* On the barrier at the same place in block `rank` of the cluster. */
+/* On the barrier at the same place in block `rank` of the cluster. Says that something was read, so it orders no writes: a
+ * release for the whole cluster would be a memory barrier for the GPU. */
 __device__ __forceinline__ void lls__mbarrier_arrive_at(uint32_t barrier, uint32_t rank) {
     asm volatile("{\n"
                  ".reg .b32 remote;\n"
                  "mapa.shared::cluster.u32 remote, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
                  "}" ::"r"(barrier),
                  "r"(rank)
                  : "memory");
@@ -42,19 +43,7 @@ __device__ __forceinline__ void lls__mbarrier_wait(uint32_t barrier, uint32_t pa
     asm volatile("{\n"
                  ".reg .pred done;\n"
                  "again:\n"
-                 "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], %1;\n"
-                 "@!done bra again;\n"
-                 "}" ::"r"(barrier),
-                 "r"(parity)
-                 : "memory");
-}
-
-/* The same where arrivals come from other blocks of the cluster. */
-__device__ __forceinline__ void lls__mbarrier_wait_cluster(uint32_t barrier, uint32_t parity) {
-    asm volatile("{\n"
-                 ".reg .pred done;\n"
-                 "again:\n"
-                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
                  "@!done bra again;\n"
                  "}" ::"r"(barrier),
                  "r"(parity)

@@ -134,13 +134,13 @@ static bool find_family(lls_dtype a, lls_dtype b, bool a_mn, bool b_mn, bool pro
     return false;
 }
 
-// What out's own type and layout allow to leave by TMA.
+// Whether out may leave by TMA, which writes whole pieces of 16 bytes.
 static bool can_store(const view *v) {
     const lls__gemm_problem *p = &v->p;
     lls_dtype d = p->out.dtype;
     bool type = p->a.dtype == LLS_I8 ? d == LLS_I32 : lls__is_float(d);
     return type && lls__gemm_is_plain(p) && is_scalar(&p->scale_a) && is_scalar(&p->scale_b) && p->out.col == 1 &&
-           !p->out.pointers && lls__tma_reaches(&v->out);
+           p->n * lls__elem_size(d) % 16 == 0 && lls__tma_reaches(&v->out);
 }
 
 // NULL, or why the Hopper rungs do not take the product.

@@ -125,7 +125,7 @@ template <int tile_m_, int tile_n_, int warpgroups_> struct lls__sm90_block {
         for (int32_t j = 0; j < p.cluster_n; j++) row_mates |= 1u << (rank_m + p.cluster_m * j);
         for (int32_t k = t.k_begin; k < t.k_end; k++) {
             int32_t s = ring->stage;
-            lls__mbarrier_wait_cluster(empty(s), ring->parity ^ 1);
+            lls__mbarrier_wait(empty(s), ring->parity ^ 1);
             lls__mbarrier_expect(full(s), stage_bytes);
             load(&p.a, Family::a_mn, stage_a(s), full(s), t.row, tile_m, k, Family::elems,
                  p.a_batched ? (int32_t)t.batch : 0, p.cluster_n, rank_n, (uint16_t)row_mates);
