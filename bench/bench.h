@@ -44,6 +44,9 @@ typedef struct bench_suite {
     void (*cases)(bench *b);           /* calls bench_case for each */
     const bench_peer *const *peers;    /* ends with NULL; may be NULL */
     bench_fit ladder_cpu, ladder_cuda; /* what `llmspeed ladder` compares the rungs at */
+    /* For ops with configurations: the argument struct with configuration `index` pinned, whose text is `config`; false past
+     * the last. May be NULL. */
+    bool (*pin)(lls_ctx *ctx, void *args, int32_t index, char config[LLS_GEMM_CONFIG_CHARS]);
 } bench_suite;
 
 #define BENCH_CALL(op)                                                                         \
@@ -104,7 +107,9 @@ typedef struct bench_peer_time {
 enum { BENCH_MAX_PARAMS = 12, BENCH_MAX_PEERS = 4 };
 typedef struct bench_row {
     const char *op, *name, *dtype, *variant;
-    const char *idea; /* of the variant; may be NULL */
+    const char *idea;   /* of the variant; may be NULL */
+    const char *config; /* that was pinned; may be NULL */
+    const void *args;   /* of a set on the device, valid during the call */
     const char *param_names[BENCH_MAX_PARAMS];
     int64_t param_values[BENCH_MAX_PARAMS];
     int32_t num_params;
@@ -129,8 +134,11 @@ typedef struct bench_options {
     const char *match;   /* text within the case's name; NULL: all */
     const char *dtype;   /* NULL: all */
     bool only_chosen;    /* no variant after the first that takes the case */
-    double seconds;      /* of samples, a row */
-    double sustained;    /* of calls without a rest, a row; 0: none */
+    int32_t
+        configs; /* > 0: of that variant so many configurations, a row each; suites without configurations have none */
+    const bench_suite *suite; /* this one alone; NULL: all */
+    double seconds;           /* of samples, a row */
+    double sustained;         /* of calls without a rest, a row; 0: none */
     bool no_peers;
     void (*on_row)(const bench_row *row, void *user);
     void *user;

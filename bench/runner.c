@@ -321,6 +321,28 @@ static bool case_wanted(const bench *b, const char *dtype) {
     return any_wanted(b);
 }
 
+// Every copy's arguments with configuration `index`; false past the last. What all have in common decides: the first.
+static bool pin_all(bench *b, copies *c, int32_t index, char *config) {
+    for (int32_t i = 0; i < c->rotation; i++) {
+        char again[LLS_GEMM_CONFIG_CHARS];
+        if (!b->suite->pin(b->device_ctx, c->sets[i].args, index, i ? again : config)) return false;
+    }
+    return true;
+}
+
+// Each configuration of the variant that a call takes.
+static void run_configs(bench *b, copies *c) {
+    peers none = {.count = 0};
+    char config[LLS_GEMM_CONFIG_CHARS];
+    if (!b->suite->pin) return;
+    for (int32_t i = 0; i < b->options->configs && pin_all(b, c, i, config); i++) {
+        b->selected++;
+        b->row.config = config, b->row.args = c->sets[0].args;
+        c->work = 0;
+        run_variant(b, c, &none, &(lls_variant_info){.op = b->suite->op, .variant = NULL});
+    }
+}
+
 static void run_variants(bench *b, copies *c) {
     peers p;
     lls_variant_info v;
@@ -340,7 +362,8 @@ void bench_case(bench *b, const char *model, const char *phase, lls_dtype dtype,
     b->row = (bench_row){.op = b->suite->op, .name = b->name, .dtype = lls_dtype_name(dtype)};
     lls_status status = make_copies(b, &c, make, params);
     if (!status) status = b->suite->call(b->oracle_ctx, c.oracle->args, "ref", NULL);
-    if (!status) run_variants(b, &c);
+    if (!status && b->options->configs) run_configs(b, &c);
+    else if (!status) run_variants(b, &c);
     free_copies(&c);
     b->fatal = status;
 }
@@ -361,6 +384,7 @@ lls_status bench_run(const bench_options *options) {
     lls_status status = make_context((lls_device){LLS_CPU, 0}, 0, &b.oracle_ctx);
     for (int32_t i = 0; !status && i < bench_num_suites; i++) {
         b.suite = bench_suites[i];
+        if (options->suite) b.suite = options->suite, i = bench_num_suites;
         if (options->op && strcmp(options->op, b.suite->op) != 0) continue;
         b.suite->cases(&b);
         status = b.fatal;

@@ -14,6 +14,7 @@ static const verb verbs[] = {
     {"generate", "llmspeed generate", "continue a prompt or chat", verb_generate},
     {"bench", "llmspeed bench", "measure ops (bench op) or a model (bench model)", verb_bench},
     {"ladder", "llmspeed ladder", "compare the rungs of an op, from the naive one up", verb_ladder},
+    {"tune", "llmspeed tune", "find the fastest configuration of matrix products", verb_tune},
     {"info", "llmspeed info", "show this build, this machine, and every implementation", verb_info},
     {"inspect", "llmspeed inspect", "show what a model file holds", verb_inspect},
     {"tokenize", "llmspeed tokenize", "turn text into token ids and back", verb_tokenize},

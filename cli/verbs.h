@@ -7,6 +7,7 @@ int verb_bench(int argc, char **argv);
 int verb_bench_op(int argc, char **argv);
 int verb_bench_model(int argc, char **argv);
 int verb_ladder(int argc, char **argv);
+int verb_tune(int argc, char **argv);
 int verb_info(int argc, char **argv);
 int verb_inspect(int argc, char **argv);
 int verb_tokenize(int argc, char **argv);

@@ -14,6 +14,11 @@ __device__ __forceinline__ void lls__cluster_sync() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+/* The same without the memory: for threads that only wait for each other. */
+__device__ __forceinline__ void lls__cluster_meet() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
 /* Four floats at this shared-memory address in block `rank`. */
 __device__ __forceinline__ float4 lls__cluster_load(uint32_t address, uint32_t rank) {
     float4 v;

@@ -1,19 +1,16 @@
 /* gemm: squares, the layers of Llama 3 for batches and prompts, shapes that fit no tile, 8-bit and fp32 products. Unless
  * said otherwise b is a weight [n, k] seen as [k, n]. */
 #include <stdio.h>
+#include <string.h>
 
 #include "bench/bench.h"
+#include "bench/gemm_product.h"
 #include "bench/peers/peers.h"
 #include "bench/shapes.h"
 
 BENCH_CALL(gemm)
 
-typedef struct params {
-    int64_t m, n, k;
-    lls_dtype dtype, out_dtype;
-    uint32_t flags;
-    bool plain_b; /* b is stored as [k, n] */
-} params;
+typedef bench_gemm_product params;
 
 static double tolerance(const params *p) {
     if (p->dtype == LLS_I8) return 0; // exact
@@ -44,7 +41,7 @@ static void make(bench *b, const void *param) {
     bench_param(b, "k", p->k);
 }
 
-static void one(bench *b, const char *name, const char *phase, params p) {
+void bench_gemm_case(bench *b, const char *name, const char *phase, params p) {
     if (!p.out_dtype) p.out_dtype = p.dtype == LLS_I8 ? LLS_I32 : p.dtype;
     bench_case(b, name, phase, p.dtype, make, &p);
 }
@@ -52,13 +49,13 @@ static void one(bench *b, const char *name, const char *phase, params p) {
 static void square(bench *b, const char *name, int64_t size, lls_dtype dtype, uint32_t flags) {
     char phase[24];
     snprintf(phase, sizeof phase, "%lld", (long long)size);
-    one(b, name, phase, (params){size, size, size, dtype, dtype == LLS_F8_E4M3 ? LLS_BF16 : 0, flags});
+    bench_gemm_case(b, name, phase, (params){size, size, size, dtype, dtype == LLS_F8_E4M3 ? LLS_BF16 : 0, flags});
 }
 
 static void rows(bench *b, const char *name, int64_t m, int64_t n, int64_t k, lls_dtype dtype) {
     char phase[24];
     snprintf(phase, sizeof phase, m == 1 ? "%lld row" : "%lld rows", (long long)m);
-    one(b, name, phase, (params){m, n, k, dtype});
+    bench_gemm_case(b, name, phase, (params){m, n, k, dtype});
 }
 
 // What a laptop finishes too.
@@ -115,9 +112,10 @@ static void others(bench *b) {
     static const int64_t few[] = {1, 16, 64};
     for (int i = 0; i < 3; i++) rows(b, "decode 8B qkv", few[i], 6144, 4096, LLS_BF16);
     for (int64_t m = 512; m <= 4096; m *= 8) {
-        one(b, "plain b", m == 512 ? "512 rows" : "4096 rows", (params){m, 4096, 4096, LLS_BF16, .plain_b = true});
+        bench_gemm_case(b, "plain b", m == 512 ? "512 rows" : "4096 rows",
+                        (params){m, 4096, 4096, LLS_BF16, .plain_b = true});
     }
-    one(b, "f32 out", "4096", (params){4096, 4096, 4096, LLS_BF16, LLS_F32});
+    bench_gemm_case(b, "f32 out", "4096", (params){4096, 4096, 4096, LLS_BF16, LLS_F32});
 }
 
 static void cases(bench *b) {
@@ -129,5 +127,18 @@ static void cases(bench *b) {
     others(b);
 }
 
+static bool pin(lls_ctx *ctx, void *args, int32_t index, char config[LLS_GEMM_CONFIG_CHARS]) {
+    static char pinned[LLS_GEMM_CONFIG_CHARS]; // what all copies point to until the next configuration
+    lls_gemm_args *a = args;
+    a->config = NULL;
+    if (!lls_gemm_config_at(ctx, a, index, config)) return false;
+    a->config = memcpy(pinned, config, sizeof pinned);
+    return true;
+}
+
 const bench_suite bench_suite_gemm = {
-    "gemm", call, cases, bench_gemm_peers, {"square, 1024", LLS_F32}, {"square, 4096", LLS_BF16}};
+    "gemm", call, cases, bench_gemm_peers, {"square, 1024", LLS_F32}, {"square, 4096", LLS_BF16}, pin};
+
+const bench_suite *bench_gemm_suite(void) {
+    return &bench_suite_gemm;
+}

@@ -102,17 +102,39 @@ template <int tile_m_, int tile_n_, int warpgroups_> struct lls__sm90_block {
 
     // ---- Loading -----------------------------------------------------------------------------------------
 
-    /* This block's share of `lines` lines (rows of a, columns of b) from `line` on, sent to the blocks of `to`. */
-    __device__ __forceinline__ void load(const CUtensorMap *map, bool mn_major, uint32_t at, uint32_t barrier,
-                                         int64_t line, int32_t lines, int32_t k_step, int32_t elems, int32_t batch,
-                                         int32_t sharers, int32_t share, uint16_t to) const {
-        int32_t count = lines / sharers, first = share * count, k = k_step * elems;
-        int32_t piece = mn_major ? 64 : count; // lines a box
-        for (int32_t i = first; i < first + count; i += piece) {
-            int32_t x = mn_major ? (int32_t)line + i : k, y = mn_major ? k : (int32_t)line + i;
-            uint32_t address = at + i * LLS__SM90_STAGE_ROW;
-            if (sharers > 1) lls__tma_load_multicast(address, map, barrier, x, y, batch, to);
-            else lls__tma_load(address, map, barrier, x, y, batch);
+    /* What this block loads of one operand, for itself or for the blocks of `to`: worked out once a tile, so that a stage
+     * costs the loading thread little more than its two instructions. */
+    struct source {
+        const CUtensorMap *map;
+        uint32_t offset;     /* in a stage */
+        int32_t line, boxes; /* MN-major: boxes of 64 lines */
+        int32_t batch;
+        bool multicast;
+        uint16_t to;
+    };
+
+    /* Of `lines` lines from `line` on, the part that falls to block `share` of `sharers`. */
+    template <bool mn_major>
+    static __device__ __forceinline__ source make_source(const CUtensorMap *map, int64_t line, int32_t lines,
+                                                         int32_t batch, int32_t sharers, int32_t share, uint32_t to) {
+        int32_t count = lines / sharers, first = share * count;
+        return {map,
+                (uint32_t)first * LLS__SM90_STAGE_ROW,
+                (int32_t)line + first,
+                mn_major ? count / 64 : 1,
+                batch,
+                sharers > 1,
+                (uint16_t)to};
+    }
+
+    template <bool mn_major>
+    static __device__ __forceinline__ void load(const source &from, uint32_t at, uint32_t barrier, int32_t k) {
+        at += from.offset;
+        for (int32_t i = 0; i < (mn_major ? from.boxes : 1); i++) {
+            int32_t line = from.line + i * 64, x = mn_major ? line : k, y = mn_major ? k : line;
+            uint32_t address = at + i * 64 * LLS__SM90_STAGE_ROW;
+            if (from.multicast) lls__tma_load_multicast(address, from.map, barrier, x, y, from.batch, from.to);
+            else lls__tma_load(address, from.map, barrier, x, y, from.batch);
         }
     }
 
@@ -123,15 +145,19 @@ template <int tile_m_, int tile_n_, int warpgroups_> struct lls__sm90_block {
         // Blocks with the same rows share a, those with the same columns share b.
         uint32_t row_mates = 0, col_mates = ((1u << p.cluster_m) - 1) << (p.cluster_m * rank_n);
         for (int32_t j = 0; j < p.cluster_n; j++) row_mates |= 1u << (rank_m + p.cluster_m * j);
-        for (int32_t k = t.k_begin; k < t.k_end; k++) {
+        const source a = make_source<Family::a_mn>(&p.a, t.row, tile_m, p.a_batched ? (int32_t)t.batch : 0, p.cluster_n,
+                                                   rank_n, row_mates),
+                     b = make_source<Family::b_mn>(&p.b, t.col, tile_n, p.b_batched ? (int32_t)t.batch : 0, p.cluster_m,
+                                                   rank_m, col_mates);
+        const int32_t num_stages = p.stages;
+        int32_t k = t.k_begin * Family::elems;
+        for (int32_t steps = t.k_end - t.k_begin; steps > 0; steps--, k += Family::elems) {
             int32_t s = ring->stage;
             lls__mbarrier_wait(empty(s), ring->parity ^ 1);
             lls__mbarrier_expect(full(s), stage_bytes);
-            load(&p.a, Family::a_mn, stage_a(s), full(s), t.row, tile_m, k, Family::elems,
-                 p.a_batched ? (int32_t)t.batch : 0, p.cluster_n, rank_n, (uint16_t)row_mates);
-            load(&p.b, Family::b_mn, stage_b(s), full(s), t.col, tile_n, k, Family::elems,
-                 p.b_batched ? (int32_t)t.batch : 0, p.cluster_m, rank_m, (uint16_t)col_mates);
-            ring->advance(p.stages);
+            load<Family::a_mn>(a, stage_a(s), full(s), k);
+            load<Family::b_mn>(b, stage_b(s), full(s), k);
+            ring->advance(num_stages);
         }
     }
 
@@ -219,6 +245,16 @@ template <int tile_m_, int tile_n_, int warpgroups_> struct lls__sm90_block {
         }
     }
 
+    /* All threads of the cluster. */
+    __device__ __forceinline__ void sync() const {
+        if (cluster > 1) lls__cluster_sync();
+        else __syncthreads();
+    }
+    __device__ __forceinline__ void meet() const {
+        if (cluster > 1) lls__cluster_meet();
+        else __syncthreads();
+    }
+
     // ---- Setting up --------------------------------------------------------------------------------------
 
     __device__ __forceinline__ void init_barriers() const {
@@ -278,34 +314,33 @@ lls__sm90_exchange(const Block &block, const Sum (&sums)[Block::blocks_m][Block:
                          : "memory");
         }
     }
-    lls__cluster_sync();
+    block.sync();
     const int32_t split = block.params.split, part = split > 1 ? block.rank : 0, panels = Block::tile_n / 32 / split;
     const int32_t first = split > 1 ? 0 : block.rank; // whose sums come first
 #pragma unroll 1
     for (int32_t i = 0; i < Block::blocks_m * panels; i++) {
         int32_t b = i / panels, col = (part * panels + i % panels) * 32;
-        Sum panel[16];
+        Sum panel[16] = {0};
+#pragma unroll 2 // loads on their way
+        for (int32_t r = 0; r < split; r++) {
+            float4 more[4];
 #pragma unroll
-        for (int q = 0; q < 4; q++) {
-            uint32_t at = own + (b * quads + col / 8 + q) * threads * 16;
-            Sum total[4] = {0, 0, 0, 0};
-#pragma unroll 1
-            for (int32_t r = 0; r < split; r++) {
-                float4 more = lls__cluster_load(at, first + r);
-                lls__sm90_add(total[0], more.x), lls__sm90_add(total[1], more.y);
-                lls__sm90_add(total[2], more.z), lls__sm90_add(total[3], more.w);
+            for (int q = 0; q < 4; q++)
+                more[q] = lls__cluster_load(own + (b * quads + col / 8 + q) * threads * 16, first + r);
+#pragma unroll
+            for (int q = 0; q < 4; q++) {
+                lls__sm90_add(panel[4 * q], more[q].x), lls__sm90_add(panel[4 * q + 1], more[q].y);
+                lls__sm90_add(panel[4 * q + 2], more[q].z), lls__sm90_add(panel[4 * q + 3], more[q].w);
             }
-#pragma unroll
-            for (int e = 0; e < 4; e++) panel[4 * q + e] = total[e];
         }
         writer->write_any(panel, t.batch, t.row + (warpgroup * Block::blocks_m + b) * 64, t.row_end, t.col + col);
     }
     lls__tma_fence(); // TMA fills the ring again
-    lls__cluster_sync();
+    block.meet();
 }
-__device__ __forceinline__ void lls__sm90_exchange_idle() {
-    lls__cluster_sync();
-    lls__cluster_sync();
+template <typename Block> __device__ __forceinline__ void lls__sm90_exchange_idle(const Block &block) {
+    block.sync();
+    block.meet();
 }
 
 /* Family (sm90_family.cuh): sum, the type of the accumulators; elems of k a stage; a_mn, b_mn; multiply, one step. */
@@ -325,7 +360,7 @@ __device__ __forceinline__ void lls__gemm_sm90(const lls__sm90_params &params) {
         }
     }
     __syncthreads();
-    if (block.cluster > 1) lls__cluster_sync();
+    if (block.cluster > 1) lls__cluster_meet();
 
     lls__sm90_ring ring = {0, 0};
     int32_t group = 0, first = blockIdx.x / block.cluster, step = gridDim.x / block.cluster, units = block.units();
@@ -335,7 +370,7 @@ __device__ __forceinline__ void lls__gemm_sm90(const lls__sm90_params &params) {
             lls__sm90_tile t = block.tile(unit, &group);
             if (threadIdx.x == 0) block.template load_tile<Family>(t, &ring);
             __syncwarp();
-            if (block.exchanges(t)) lls__sm90_exchange_idle();
+            if (block.exchanges(t)) lls__sm90_exchange_idle(block);
         }
     } else {
         if (Block::warpgroups == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");

@@ -47,8 +47,8 @@ const char *lls__sm90_config_fault(const lls__sm90_shape *s, const lls__gemm_con
     if (cluster > 4 || (c->tile_m / 64) % c->cluster_n || (c->tile_n / 64) % c->cluster_m)
         return "its tile does not divide among a cluster of at most 4";
     if (c->split > 1 && cluster > 1) return "a split tile takes the cluster for itself";
-    if (c->split > 8 || (c->split & (c->split - 1)) || c->tile_n / c->split < 32)
-        return "its split must be 1, 2, 4 or 8 with 32 columns for each";
+    if (c->split > 8 || (c->split & (c->split - 1)) || c->tile_n % (32 * c->split))
+        return "its split must be 1, 2, 4 or 8 and divide its columns into parts of 32";
     if (c->split > s->k_steps) return "its split is more than k has stages";
     if (c->split > 1 && !s->any_split) return "this call takes no split";
     if (cluster > 1 && !s->any_cluster) return "this call takes no cluster";
