@@ -62,15 +62,23 @@ lls_status lls__launch(lls_ctx *ctx, const lls__kernel *kernel, const lls__grid 
             cudaFuncSetAttribute(kernel->func, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape->shared_bytes);
     }
     const uint32_t *cluster = shape->cluster;
-    cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeClusterDimension,
-                                     .val.clusterDim = {cluster[0], cluster[1], cluster[2]}};
+    cudaLaunchAttribute attributes[2];
+    unsigned num_attributes = 0;
+    if (cluster[0] > 0) {
+        attributes[num_attributes++] = (cudaLaunchAttribute){.id = cudaLaunchAttributeClusterDimension,
+                                                             .val.clusterDim = {cluster[0], cluster[1], cluster[2]}};
+    }
+    if (shape->early) {
+        attributes[num_attributes++] = (cudaLaunchAttribute){.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+                                                             .val.programmaticStreamSerializationAllowed = 1};
+    }
     cudaLaunchConfig_t config = {
         .gridDim = {g[0], g[1], g[2]},
         .blockDim = {b[0], b[1], b[2]},
         .dynamicSmemBytes = shape->shared_bytes,
         .stream = (cudaStream_t)stream,
-        .attrs = &attribute,
-        .numAttrs = cluster[0] > 0,
+        .attrs = attributes,
+        .numAttrs = num_attributes,
     };
     if (!error) error = cudaLaunchKernelExC(&config, kernel->func, params);
     if (!error && ctx->recording.call) note(ctx, kernel, shape);

@@ -10,6 +10,7 @@ typedef struct lls__grid {
     uint32_t block[3];     /* threads */
     uint32_t shared_bytes; /* dynamic shared memory; above 48 KB the kernel's limit is raised first */
     uint32_t cluster[3];   /* blocks of a cluster, along each axis; zeros: none */
+    bool early;            /* may start while the kernel before it ends, which it waits for by itself (cuda/grid.cuh) */
 } lls__grid;
 
 /* Blocks along an axis for `wanted` units of work, as far as the axis goes: kernels stride over what is left. */

@@ -47,6 +47,13 @@ static void find_encode(void) {
     if (!error && found == cudaDriverEntryPointSuccess) encode = (PFN_cuTensorMapEncodeTiled_v12000)symbol;
 }
 
+// Lines of L2 that are fetched for a part of them: where rows do not begin with one, a box's neighbours are not wanted.
+static CUtensorMapL2promotion promotion(int64_t row_bytes) {
+    return row_bytes % 256 == 0   ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+           : row_bytes % 128 == 0 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B
+                                  : CU_TENSOR_MAP_L2_PROMOTION_NONE;
+}
+
 lls_status lls__tma_encode(const lls__tma_tensor *t, CUtensorMap *out) {
     pthread_once(&encode_once, find_encode);
     if (!encode) return lls__fail(LLS_ERR_CUDA, "tma: the driver has no cuTensorMapEncodeTiled, CUDA 12.0 has");
@@ -56,8 +63,8 @@ lls_status lls__tma_encode(const lls__tma_tensor *t, CUtensorMap *out) {
                             (cuuint64_t)step_bytes(t->depth, t->depth_stride, size)};
     cuuint32_t box[] = {(cuuint32_t)t->box_cols, (cuuint32_t)t->box_rows, 1}, steps[] = {1, 1, 1};
     CUresult result = encode(out, type_of(t->dtype), 3, t->data, dims, strides, box, steps,
-                             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, promotion((int64_t)strides[0]),
+                             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result == CUDA_SUCCESS) return LLS_OK;
     return lls__fail(LLS_ERR_CUDA, "tma: no descriptor for [%lld][%lld][%lld] %s, box %d x %d (driver error %d)",
                      (long long)t->depth, (long long)t->rows, (long long)t->cols, lls_dtype_name(t->dtype), t->box_rows,

@@ -156,6 +156,7 @@ static const char *look(const lls__gemm_problem *problem, view *v) {
         !operand(&p->b, p->b.col, p->b.row, p->n, p->k, p->batch, sixteen, &v->b, &b_mn))
         return sixteen ? "needs operands contiguous along one axis, lines and base aligned to 16 bytes"
                        : "needs operands contiguous along k, lines and base aligned to 16 bytes";
+    if (p->offsets && a_mn) return "needs a contiguous along k where rows have groups";
     // Which rows TMA reaches depends on m = 1 and so would the variant.
     if ((p->flags & LLS_GEMM_BATCH_INVARIANT) && !a_mn && p->k * lls__elem_size(p->a.dtype) % 16)
         return "needs k a multiple of 16 bytes to be invariant";
@@ -294,6 +295,7 @@ lls_status lls__gemm_sm90_launch(const char *op, lls_ctx *ctx, const lls__gemm_p
         .grid = {(uint32_t)(clusters * cluster), 1, 1},
         .block = {LLS__SM90_THREADS(c.tile_m), 1, 1},
         .shared_bytes = (uint32_t)lls__sm90_shared_bytes(&c),
+        .early = true,
     };
     if (cluster > 1) shape.cluster[0] = (uint32_t)cluster, shape.cluster[1] = shape.cluster[2] = 1;
     return lls__launch(ctx, kernel_of(v.family, &c), &shape, (void *[]){&params}, stream);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "cuda/cluster.cuh"
+#include "cuda/grid.cuh"
 #include "cuda/mbarrier.cuh"
 #include "cuda/tma.cuh"
 #include "cuda/wgmma.cuh"
@@ -352,13 +353,13 @@ __device__ __forceinline__ void lls__gemm_sm90(const lls__sm90_params &params) {
     const Block block(params, shared);
     // From lane 0, so that the compiler sees that a warp goes one way.
     int32_t warp = __shfl_sync(~0u, threadIdx.x / 32, 0), warpgroup = warp / 4 - 1, thread = threadIdx.x % 128;
-    if (warp == 0) {
-        if (params.p.offsets) block.make_table();
-        if (threadIdx.x == 0) {
-            lls__tma_prefetch(&params.a), lls__tma_prefetch(&params.b);
-            block.init_barriers();
-        }
+    if (threadIdx.x == 0) {
+        lls__tma_prefetch(&params.a), lls__tma_prefetch(&params.b);
+        block.init_barriers();
     }
+    lls__grid_wait();
+    lls__grid_release();
+    if (params.p.offsets && warp == 0) block.make_table();
     __syncthreads();
     if (block.cluster > 1) lls__cluster_meet();
 

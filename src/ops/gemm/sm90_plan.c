@@ -56,11 +56,12 @@ const char *lls__sm90_config_fault(const lls__sm90_shape *s, const lls__gemm_con
     return NULL;
 }
 
-/* The model. A multiprocessor multiplies 64 x 8 x 128 bytes of k in 16 cycles; a tile of 64 columns reads shared memory
- * faster than that allows. A block loads a stage at what L2 gives one of the multiprocessors that are busy. All together
- * cannot read faster than memory. What a tile costs besides its stages: filling the ring at the start, and the way out. */
+/* The model, fitted to an H200. A multiprocessor multiplies 64 x 8 x 128 bytes of k in 16 cycles and takes in 64 bytes a
+ * cycle, shared or not; all together take no more from L2 than it gives, and no more from memory. The loading thread needs
+ * some time for a stage however small. What a tile costs besides its stages: filling the ring, and the way out. */
 double lls__sm90_cycles(const lls__sm90_shape *s, const lls__gemm_config *c) {
-    const double l2_bytes_a_cycle = 5500, memory_bytes_a_cycle = 2500, launch = 3000, out_bytes_a_cycle = 24;
+    const double l2_bytes_a_cycle = 8300, memory_bytes_a_cycle = 2100, block_bytes_a_cycle = 63, least_step = 300,
+                 out_bytes_a_cycle = 32, fill = 2500, exchange = 20000, sharing = 1.02;
     int32_t cluster = c->cluster_m * c->cluster_n;
     int64_t tiles_m = ceil_div(ceil_div(s->m, c->tile_m), c->cluster_m) * c->cluster_m,
             tiles_n = ceil_div(ceil_div(s->n, c->tile_n), c->cluster_n) * c->cluster_n;
@@ -70,23 +71,22 @@ double lls__sm90_cycles(const lls__sm90_shape *s, const lls__gemm_config *c) {
     double waves = (double)ceil_div(blocks, slots), busy = blocks < slots ? (double)blocks : (double)slots;
     double steps = (double)ceil_div(s->k_steps, c->split);
 
-    double multiply = c->tile_m / 64.0 * c->tile_n / 8.0 * 16;
-    if (c->tile_n == 64) multiply *= 1.25;
-    if (c->tile_m == 64) multiply *= 1.1; // nobody multiplies while the one warpgroup waits
-    if (s->promoted) multiply *= 1.15;
-    double bytes = ((double)c->tile_m / c->cluster_n + (double)c->tile_n / c->cluster_m) * STAGE_ROW;
-    double load = bytes * busy / l2_bytes_a_cycle;
-    double step = at_least(multiply, load);
+    // The more a tile loads for what it multiplies, the sooner power limits the clock.
+    double multiply = c->tile_m / 64.0 * c->tile_n / 8.0 * 16 * (s->promoted ? 1.15 : 1.0);
+    multiply *= 0.82 + 20.0 * (1.0 / c->tile_m + 1.0 / c->tile_n) + (c->tile_m > c->tile_n ? 0.02 : 0);
+    double taken_in = (double)(c->tile_m + c->tile_n) * STAGE_ROW / block_bytes_a_cycle;
+    double from_l2 = ((double)c->tile_m / c->cluster_n + (double)c->tile_n / c->cluster_m) * STAGE_ROW * busy /
+                     l2_bytes_a_cycle;
+    double step = at_least(at_least(multiply, taken_in), at_least(from_l2, least_step));
+    if (cluster > 1) step *= sharing;                                           // blocks wait for each other
+    if (c->tile_m < s->m && c->tile_m == 64 && c->cluster_m == 1) step *= 1.03; // b comes from L2 more often
 
-    double tile_bytes = (double)c->tile_m * c->tile_n * s->out_bytes;
-    double out = tile_bytes / out_bytes_a_cycle / (s->plain ? 2 : 1) + 600;
-    if (c->split > 1) out = (double)c->tile_m * c->tile_n * 4 / 40 / 1.0 + 2500;
-    double fill = 1800;
-    double time = waves * (steps * step + out) + fill;
-
+    double out = (double)c->tile_m * c->tile_n * s->out_bytes / out_bytes_a_cycle * (s->plain ? 1 : 2);
+    if (c->split > 1) out = exchange + 2 * out / c->split;
     double unique = ((double)s->m + (double)s->n) * (double)s->batch * s->k_steps * STAGE_ROW +
                     (double)s->m * (double)s->n * (double)s->batch * s->out_bytes;
-    return launch + at_least(time, unique / memory_bytes_a_cycle + fill);
+    double work = waves * (steps * step + out), memory = unique / memory_bytes_a_cycle;
+    return fill + at_least(work, memory) + 0.1 * (work + memory); // neither hides the other entirely
 }
 
 static int64_t min64(int64_t x, int64_t y) {

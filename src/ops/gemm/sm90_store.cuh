@@ -2,7 +2,7 @@
  * 64 rows of 128 bytes with TMA's 128-byte swizzle.
  *
  * Where out wants nothing but a factor and TMA reaches it, a panel holds out's own type and TMA stores it while the next one
- * is filled: two panels a warpgroup. Everything else goes through a panel of the sums as they are, from which each thread
+ * is filled: two panels at a time. Everything else goes through a panel of the sums as they are, from which each thread
  * takes 16 neighbouring columns through the epilogue. */
 #pragma once
 
@@ -37,13 +37,12 @@ struct lls__sm90_writer {
     uint32_t panels; /* shared-memory address of this warpgroup's two */
     int32_t barrier; /* the warpgroup's own */
     int32_t thread;
-    int32_t next; /* panel to fill */
     float factor;
 
     __device__ __forceinline__ lls__sm90_writer(const lls__sm90_params &p, uint32_t staging, int32_t warpgroup,
                                                 int32_t thread_of_128)
         : params(p), panels(staging + warpgroup * 2 * LLS__SM90_PANEL_BYTES), barrier(2 + warpgroup),
-          thread(thread_of_128), next(0) {
+          thread(thread_of_128) {
         factor = p.p.alpha;
         if (p.tma_store && p.p.scale_a.data) factor *= *p.p.scale_a.data;
         if (p.tma_store && p.p.scale_b.data) factor *= *p.p.scale_b.data;
@@ -52,20 +51,21 @@ struct lls__sm90_writer {
     __device__ __forceinline__ void sync() const {
         asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
     }
-    /* The panel to fill; the store of two panels ago has read it. */
-    __device__ __forceinline__ uint32_t open_panel() const {
-        if (thread == 0) lls__tma_store_wait_read<1>();
+    /* Both panels may be filled: what was stored from them before is read. */
+    __device__ __forceinline__ void open_panels() const {
+        if (thread == 0) lls__tma_store_wait_read<0>();
         sync();
-        return panels + next * LLS__SM90_PANEL_BYTES;
     }
-    __device__ __forceinline__ void store_panel(uint32_t panel, int64_t batch, int64_t row, int64_t col) {
+    /* Panels of `cols` columns each, the first `count` of them. */
+    __device__ __forceinline__ void store_panels(int32_t count, int32_t cols, int64_t batch, int64_t row,
+                                                 int64_t col) const {
         lls__tma_fence();
         sync();
-        if (thread == 0) {
-            lls__tma_store(&params.out, panel, (int32_t)col, (int32_t)row, (int32_t)batch);
-            lls__tma_store_commit();
-        }
-        next ^= 1;
+        if (thread != 0) return;
+        for (int32_t i = 0; i < count; i++)
+            lls__tma_store(&params.out, panels + i * LLS__SM90_PANEL_BYTES, (int32_t)col + i * cols, (int32_t)row,
+                           (int32_t)batch);
+        lls__tma_store_commit();
     }
     __device__ __forceinline__ void finish() const {
         if (thread == 0) lls__tma_store_wait();
@@ -80,24 +80,32 @@ struct lls__sm90_writer {
                      : "memory");
     }
 
+    /* 64 columns from `first` on; first is known at compile time. */
     template <int count>
-    __device__ __forceinline__ void write_16bit(const float (&sums)[count], int64_t batch, int64_t row, int64_t col) {
+    __device__ __forceinline__ void fill_panel_16bit(uint32_t panel, const float (&sums)[count], int first) const {
         int32_t lane = thread % 32, line = thread / 32 * 16 + lane % 16; // row of the panel that this lane addresses
 #pragma unroll
-        for (int first = 0; first < 2 * count; first += 64) { // columns
-            uint32_t panel = open_panel(), at = panel + line * 128;
+        for (int chunk = 0; chunk < 8; chunk += 2) { // of 8 columns, two at a time
+            uint32_t words[4];
 #pragma unroll
-            for (int chunk = 0; chunk < 8; chunk += 2) { // of 8 columns, two at a time
-                uint32_t words[4];
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    int element = (first / 8 + chunk) * 4 + 2 * i;
-                    words[i] =
-                        lls__gemm_pack_16bit(params.p.out.dtype, factor * sums[element], factor * sums[element + 1]);
-                }
-                store_matrices(at + (((chunk + lane / 16) ^ (line & 7)) << 4), words);
+            for (int i = 0; i < 4; i++) {
+                int element = (first / 8 + chunk) * 4 + 2 * i;
+                words[i] = lls__gemm_pack_16bit(params.p.out.dtype, factor * sums[element], factor * sums[element + 1]);
             }
-            store_panel(panel, batch, row, col + first);
+            store_matrices(panel + line * 128 + (((chunk + lane / 16) ^ (line & 7)) << 4), words);
+        }
+    }
+
+    template <int count>
+    __device__ __forceinline__ void write_16bit(const float (&sums)[count], int64_t batch, int64_t row,
+                                                int64_t col) const {
+#pragma unroll
+        for (int first = 0; first < 2 * count; first += 128) {
+            const bool two = first + 64 < 2 * count;
+            open_panels();
+            fill_panel_16bit(panels, sums, first);
+            if (two) fill_panel_16bit(panels + LLS__SM90_PANEL_BYTES, sums, first + 64);
+            store_panels(1 + two, 64, batch, row, col + first);
         }
     }
 
@@ -124,12 +132,14 @@ struct lls__sm90_writer {
     }
 
     template <typename Sum, int count>
-    __device__ __forceinline__ void write_32bit(const Sum (&sums)[count], int64_t batch, int64_t row, int64_t col) {
+    __device__ __forceinline__ void write_32bit(const Sum (&sums)[count], int64_t batch, int64_t row,
+                                                int64_t col) const {
 #pragma unroll
-        for (int first = 0; first < 2 * count; first += 32) {
-            uint32_t panel = open_panel();
-            fill_panel(panel, sums, first, factor);
-            store_panel(panel, batch, row, col + first);
+        for (int first = 0; first < 2 * count; first += 64) {
+            open_panels();
+            fill_panel(panels, sums, first, factor);
+            fill_panel(panels + LLS__SM90_PANEL_BYTES, sums, first + 32, factor);
+            store_panels(2, 32, batch, row, col + first);
         }
     }
 
@@ -137,18 +147,20 @@ struct lls__sm90_writer {
         return params.p.out.dtype == LLS_F16 || params.p.out.dtype == LLS_BF16;
     }
     template <int count>
-    __device__ __forceinline__ void write_typed(const float (&sums)[count], int64_t batch, int64_t row, int64_t col) {
+    __device__ __forceinline__ void write_typed(const float (&sums)[count], int64_t batch, int64_t row,
+                                                int64_t col) const {
         if (is_16bit()) write_16bit(sums, batch, row, col);
         else write_32bit(sums, batch, row, col);
     }
     template <int count>
-    __device__ __forceinline__ void write_typed(const int32_t (&sums)[count], int64_t batch, int64_t row, int64_t col) {
+    __device__ __forceinline__ void write_typed(const int32_t (&sums)[count], int64_t batch, int64_t row,
+                                                int64_t col) const {
         write_32bit(sums, batch, row, col);
     }
 
     /* 64 rows of the tile, from its row `first` on. */
     template <typename Sum, int count>
-    __device__ __forceinline__ void write(const Sum (&sums)[count], const lls__sm90_tile &t, int32_t first) {
+    __device__ __forceinline__ void write(const Sum (&sums)[count], const lls__sm90_tile &t, int32_t first) const {
         if (t.row + first < t.row_end && t.col < params.p.n)
             write_typed(sums, params.p.offsets ? 0 : t.batch, t.row + first, t.col);
     }
@@ -210,8 +222,7 @@ struct lls__sm90_writer {
     __device__ __forceinline__ void write_any(const Sum (&sums)[16], int64_t batch, int64_t row, int64_t row_end,
                                               int64_t col) const {
         if (row >= row_end || col >= params.p.n) return;
-        if (thread == 0) lls__tma_store_wait_read<0>();
-        sync(); // the panel before is done with
+        open_panels();
         fill_panel(panels, sums, 0, 1);
         sync();
         finish_panel<Sum>(panels, batch, row, row_end, col);

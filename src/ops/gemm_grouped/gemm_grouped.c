@@ -73,10 +73,23 @@ static lls_status mma_sync(lls_ctx *ctx, const void *args, lls_stream stream) {
     lls__gemm_problem p = lls__gemm_grouped_problem_of(args);
     return lls__gemm_launch_mma_sync(ctx, &p, stream);
 }
+
+static const char *reject_sm90(const void *args) {
+    lls__gemm_problem p = lls__gemm_grouped_problem_of(args);
+    return lls__gemm_sm90_reject(&p);
+}
+
+static lls_status sm90(lls_ctx *ctx, const void *args, lls_stream stream) {
+    lls__gemm_problem p = lls__gemm_grouped_problem_of(args);
+    const char *config = ((const lls_gemm_grouped_args *)args)->config;
+    return lls__gemm_sm90_launch("gemm_grouped", ctx, &p, config, LLS__SM90_SPLIT_K, stream);
+}
 #endif
 
 static const lls__variant variants[] = {
 #if LLS_WITH_CUDA
+    {"10_split_k", LLS_CUDA, "tf32 f16 bf16 f8 i8", 90, LLS__CPU_PORTABLE, reject_sm90, sm90,
+     "gemm's 10_split_k, whose tiles find their group in a table", 90},
     {"05_mma_sync", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, reject_mma_sync, mma_sync,
      "gemm's 05_mma_sync, whose tiles find their group by the offsets"},
     {"03_register_tile", LLS_CUDA, "f32 f16 bf16", 80, LLS__CPU_PORTABLE, reject_register_tile, register_tile,
