@@ -149,7 +149,8 @@ typedef struct lls_gemm_args {
     const void *const *b_pointers;
     const void *const *c_pointers;
     void *const *out_pointers;
-    const char *config; /* pins the configuration, as lls_gemm_config_at spells it; NULL: chosen, see there */
+    const char *config; /* pins the configuration, as lls_gemm_config_at spells it; NULL: chosen, see there. One that cannot
+                         * run the call is LLS_ERR_ARGUMENT; LLS_ERR_VARIANT where no variant has configurations */
 } lls_gemm_args;
 #ifdef __cplusplus
 #define LLS_GEMM_ARGS_INIT \

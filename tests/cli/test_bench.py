@@ -140,3 +140,18 @@ def test_bench_model_json(tiny):
 def test_bench_model_context(tiny):
     result = bench_model(tiny, "--context", "8")
     assert result.code == 6 and "8" in result.err
+
+
+def test_tune_says_what_it_needs():
+    for arguments, part in [
+        (["tune"], "no op given"),
+        (["tune", "rope", "-M", "1", "-N", "1", "-K", "1"], "only gemm"),
+        (["tune", "gemm", "-M", "1", "-N", "1"], "-M, -N and -K are needed"),
+        (["tune", "gemm", "-M", "1", "-N", "1,2", "-K", "1"], "must be equally many"),
+        (["tune", "gemm", "-M", "0", "-N", "1", "-K", "1"], "must be up to"),
+        (["tune", "gemm", "-M", "1", "-N", "1", "-K", "1", "--layout", "XX"], "must be NT or NN"),
+    ]:
+        result = run(*arguments)
+        assert result.returncode == 2 and part in result.stderr, (arguments, result.stderr)
+    result = run("tune", "gemm", "-M", "1", "-N", "1", "-K", "1", "--device", "cpu")
+    assert result.returncode == 3 and "only CUDA variants have configurations" in result.stderr

@@ -169,6 +169,8 @@ lls_status lls_gemm(lls_ctx *ctx, const lls_gemm_args *args, lls_stream stream) 
     LLS_TRY(lls__copy_args("gemm", &g, sizeof g, args));
     LLS_TRY(lls__gemm_check(ctx, &g));
     if (lls_tensor_numel(g.out) == 0) return LLS_OK;
+    // No other variant has configurations, or may quietly take a call that pins one.
+    if (g.config && !g.variant) g.variant = "10_split_k";
     return lls__dispatch(ctx, &lls__op_gemm, g.variant, &g, stream);
 }
 

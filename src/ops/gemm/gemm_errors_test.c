@@ -243,3 +243,33 @@ void gemm_errors_of_pointers(th *h, const void *param) {
     expect(h, bad, LLS_ERR_ARGUMENT, "a.data is NULL");
     expect_next_is_right(h, &x);
 }
+
+// Of a call whose operands suit every rung. The harness pins variants; here the config chooses one by itself.
+void gemm_errors_of_configs(th *h, const void *param) {
+    (void)param;
+    const int64_t shape[] = {64, 64};
+    lls_tensor a = th_normal(h, LLS_BF16, 2, shape, NULL, 1), b = th_normal(h, LLS_BF16, 2, shape, NULL, 1),
+               out = th_output(h, "out", LLS_BF16, 2, shape, NULL, th_tol(LLS_BF16));
+    lls_gemm_args args = gemm_args_of(h, &a, &b, &out), bad = args;
+    char first[LLS_GEMM_CONFIG_CHARS];
+    bool has_configs = lls_gemm_config_at(h->ctx, &args, 0, first);
+    static const struct {
+        const char *config, *part;
+    } wrong[] = {
+        {"fast please", "config is \"fast please\", must be like"},
+        {"tile=100x100 stages=4 cluster=1x1 split=1 raster=1", "no such tile"},
+        {"tile=128x256 stages=40 cluster=1x1 split=1 raster=1", "its stages do not fit"},
+        {"tile=128x256 stages=4 cluster=1x1 split=3 raster=1", "its split must be"},
+        {"tile=128x256 stages=4 cluster=1x1 split=4 raster=1", "more than k has stages"},
+        {"tile=128x256 stages=4 cluster=1x1 split=1 raster=0", "must be 1 or more"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        bad.variant = NULL, bad.config = wrong[i].config;
+        if (has_configs) expect(h, bad, LLS_ERR_ARGUMENT, wrong[i].part);
+        else expect(h, bad, LLS_ERR_VARIANT, "variant 10_split_k is pinned but refuses");
+    }
+    if (th_ok(h, lls_gemm(h->ctx, &args, h->stream)) && has_configs) {
+        args.config = first, args.variant = NULL;
+        th_ok(h, lls_gemm(h->ctx, &args, h->stream));
+    }
+}

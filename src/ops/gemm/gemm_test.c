@@ -387,6 +387,7 @@ static const th_case cases[] = {
     {"errors of scales", gemm_errors_of_scales, NULL, false},
     {"errors of epilogues", gemm_errors_of_epilogues, NULL, false},
     {"errors of pointers", gemm_errors_of_pointers, NULL, false},
+    {"errors of configurations", gemm_errors_of_configs, NULL, false},
 };
 
 const th_suite th_suite_gemm = {"gemm", cases, sizeof cases / sizeof *cases, generate};

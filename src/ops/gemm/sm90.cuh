@@ -1,4 +1,11 @@
-/* The body of the Hopper rungs 08 to 10. What each of them adds stands in its own header comment.
+/* The body of the Hopper rungs 08 to 10, which differ in the configurations that they allow (sm90_plan.c):
+ *
+ *   08_persistent  TMA, wgmma, a loading warpgroup beside multiplying ones, a block for each multiprocessor.
+ *   09_cluster     blocks of a cluster load for each other. Saves L2 traffic, where that is the limit.
+ *   10_split_k     blocks of a cluster share a tile's k, for products with fewer tiles than multiprocessors.
+ *
+ * Limits: 128 x 256 x 64 takes 1024 cycles of the tensor cores and brings 48 KB, of 64 bytes a cycle that a multiprocessor
+ * takes in; 128 x 128 x 64 is at both limits, smaller tiles at the second. Large products are limited by power. Needs sm_90a.
  *
  * A block is a warpgroup that loads and `warpgroups` that multiply, each 64 x tile_n (times blocks_m) of the tile. They
  * meet at a ring of stages in shared memory; a stage holds 128 bytes of k of the tile's rows of a and columns of b:
