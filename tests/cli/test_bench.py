@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from conftest import ARGUMENT, run
+from conftest import ARGUMENT, USAGE, run
 
 QUICK = ["bench", "op", "--op", "rmsnorm", "--case", "SmolLM2-135M, decode", "--seconds", "0.01", "--device", "cpu"]
 
@@ -152,6 +152,6 @@ def test_tune_says_what_it_needs():
         (["tune", "gemm", "-M", "1", "-N", "1", "-K", "1", "--layout", "XX"], "must be NT or NN"),
     ]:
         result = run(*arguments)
-        assert result.returncode == 2 and part in result.stderr, (arguments, result.stderr)
+        assert result.code == USAGE and part in result.err, (arguments, result.err)
     result = run("tune", "gemm", "-M", "1", "-N", "1", "-K", "1", "--device", "cpu")
-    assert result.returncode == 3 and "only CUDA variants have configurations" in result.stderr
+    assert result.code == ARGUMENT and "only CUDA variants have configurations" in result.err

@@ -36,7 +36,7 @@ def test_version():
 
 @pytest.mark.parametrize("args, message", [
     ([], "Usage: llmspeed"),
-    (["sing"], 'verb is "sing", must be one of: generate bench ladder info inspect tokenize'),
+    (["sing"], 'verb is "sing", must be one of: generate bench ladder tune info inspect tokenize'),
     (["bench", "all"], 'verb is "all", must be one of: op model'),
     (["bench"], "Usage: llmspeed bench"),
     (["--colour"], "unrecognized option"),
