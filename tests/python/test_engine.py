@@ -406,6 +406,7 @@ def test_interrupt(small, stream):
             time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have ignored it
     small.reset_stats()
     thread = threading.Thread(target=interrupt)
     thread.start()
