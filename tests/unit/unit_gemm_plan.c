@@ -1,4 +1,5 @@
-/* How 05_mma_sync is launched: what fits the device, the tile by the size, the same for every device of a kind. */
+/* How 05_mma_sync is launched: what fits the device, the tile by the size, the same for every device of a kind. And which
+ * products rungs 03 to 07 refuse. */
 #include "ops/gemm/gemm_kernels.h"
 #include "unit/unit.h"
 
@@ -89,6 +90,64 @@ static void refusals(void **state) {
     assert_non_null(lls__gemm_refuse_register_tile(&p));
 }
 
+// [128, k] by [k, 256] bf16, both along k, in a batch of 3 with one b.
+static lls__gemm_problem along_k(int64_t k) {
+    lls__gemm_problem p = problem(LLS_BF16, 128, 256);
+    p.batch = 3, p.k = k;
+    p.a.data = p.b.data = (void *)0x1000, p.out.data = (void *)0x2000;
+    p.a.row = p.b.col = k, p.a.batch = 128 * k;
+    p.a.col = p.b.row = 1;
+    return p;
+}
+
+static void assert_refused(lls__gemm_problem p, const char *part) {
+    const char *why = lls__gemm_refuse_wgmma(&p);
+    assert_non_null(why);
+    assert_non_null(strstr(why, part));
+}
+
+static void what_tma_does_not_reach_is_refused(void **state) {
+    (void)state;
+    const lls__gemm_problem good = along_k(72);
+    lls__gemm_problem p = good;
+    assert_null(lls__gemm_refuse_wgmma(&p));
+    p.a.dtype = p.b.dtype = LLS_F16;
+    assert_null(lls__gemm_refuse_wgmma(&p));
+    p.a.dtype = p.b.dtype = LLS_F8_E4M3;
+    assert_refused(p, "f16 and bf16");
+    p = good, p.k = 0; // or alpha 0
+    assert_refused(p, "k above 0");
+    p = good, p.c.data = (void *)0x3000, p.c.pointers = p.c.data;
+    assert_refused(p, "no pointers");
+    p = good, p.a.col = 128, p.a.row = 1;
+    assert_refused(p, "contiguous along k");
+    p = good, p.b.row = 256, p.b.col = 1;
+    assert_refused(p, "contiguous along k");
+    p = good, p.a.data = (void *)0x1002;
+    assert_refused(p, "16 bytes");
+    p = good, p.b.col = 76; // 152 bytes
+    assert_refused(p, "16 bytes");
+    p = good, p.a.batch = 128 * 72 + 4;
+    assert_refused(p, "16 bytes");
+    p = good, p.batch = (int64_t)1 << 30; // a block for each 128 x 128
+    assert_refused(p, "more tiles");
+    p.batch--;
+    assert_null(lls__gemm_refuse_wgmma(&p));
+}
+
+// One row of any length begins at 16 bytes, two do not.
+static void a_row_does_not_change_the_rung(void **state) {
+    (void)state;
+    lls__gemm_problem p = along_k(76);
+    assert_refused(p, "16 bytes");
+    p.m = p.n = 1, p.a.row = p.b.col = 1, p.a.batch = 80;
+    assert_null(lls__gemm_refuse_wgmma(&p));
+    p.flags = LLS_GEMM_BATCH_INVARIANT;
+    assert_refused(p, "to be invariant");
+    p.k = 80;
+    assert_null(lls__gemm_refuse_wgmma(&p));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_plan_fits_its_device),
@@ -96,6 +155,8 @@ int main(void) {
         cmocka_unit_test(rings_are_as_deep_as_fits),
         cmocka_unit_test(f8_formats_have_instances_of_their_own),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(what_tma_does_not_reach_is_refused),
+        cmocka_unit_test(a_row_does_not_change_the_rung),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

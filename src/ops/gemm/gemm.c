@@ -14,7 +14,8 @@ static const lls__kernel kernels[] = {
     LLS_KERNEL(lls_gemm_01_naive_i8),  LLS_KERNEL(lls_gemm_01_naive_f8),
 };
 
-static const lls__kernel *const more_kernels[] = {lls__gemm_portable_kernels, lls__gemm_sm90_kernels, NULL};
+static const lls__kernel *const more_kernels[] = {lls__gemm_portable_kernels, lls__gemm_wgmma_kernels,
+                                                  lls__gemm_sm90_kernels, NULL};
 
 lls_status lls__gemm_launch_naive(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream) {
     int32_t instance = lls__is_float(p->a.dtype) ? lls__float_index(p->a.dtype)
@@ -73,6 +74,21 @@ static lls_status mma_sync(lls_ctx *ctx, const void *args, lls_stream stream) {
     return lls__gemm_launch_mma_sync(ctx, &p, stream);
 }
 
+static const char *reject_wgmma(const void *args) {
+    lls__gemm_problem p = lls__gemm_problem_of(args);
+    return lls__gemm_refuse_wgmma(&p);
+}
+
+static lls_status tma_wgmma(lls_ctx *ctx, const void *args, lls_stream stream) {
+    lls__gemm_problem p = lls__gemm_problem_of(args);
+    return lls__gemm_launch_tma_wgmma(ctx, &p, stream);
+}
+
+static lls_status warp_specialised(lls_ctx *ctx, const void *args, lls_stream stream) {
+    lls__gemm_problem p = lls__gemm_problem_of(args);
+    return lls__gemm_launch_warp_specialised(ctx, &p, stream);
+}
+
 static const char *reject_sm90(const void *args) {
     lls__gemm_problem p = lls__gemm_problem_of(args);
     return lls__gemm_sm90_reject(&p);
@@ -102,6 +118,10 @@ static const lls__variant variants[] = {
      "blocks of a cluster load for each other", 90},
     {"08_persistent", LLS_CUDA, "tf32 f16 bf16 f8 i8", 90, LLS__CPU_PORTABLE, reject_sm90, persistent,
      "a block for each multiprocessor walks tiles; out leaves by TMA meanwhile", 90},
+    {"07_warp_specialised", LLS_CUDA, "f16 bf16", 90, LLS__CPU_PORTABLE, reject_wgmma, warp_specialised,
+     "a warp loads, warpgroups multiply; barriers in shared memory between them", 90},
+    {"06_tma_wgmma", LLS_CUDA, "f16 bf16", 90, LLS__CPU_PORTABLE, reject_wgmma, tma_wgmma,
+     "tensor cores read shared memory, which one thread fills by TMA", 90},
     {"05_mma_sync", LLS_CUDA, "f32 f16 bf16 f8 i8", 80, LLS__CPU_PORTABLE, reject_mma_sync, mma_sync,
      "a ring of stages filled by cp.async, swizzled; ldmatrix and mma.sync"},
     {"04_wmma", LLS_CUDA, "f16 bf16", 80, LLS__CPU_PORTABLE, reject_wmma, wmma,

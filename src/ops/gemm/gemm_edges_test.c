@@ -123,7 +123,41 @@ static gemm_product product_of(int64_t m, int64_t n, int64_t k, int type, int or
     return p;
 }
 
+// Operands along k, as TMA takes them: fewer, as many and more steps of 64 than a ring has stages, rounds of it, and
+// tiles of 128 that reach past the matrix.
+static void generate_rings(th *h) {
+    static const int64_t sizes[] = {127, 1, 129, 128, 257},
+                         steps[] = {1, 63, 64, 65, 128, 129, 192, 193, 256, 257, 384, 385, 448, 449};
+    static const int halves[] = {0, 1, 4, 7}; // f16 and bf16 of `types`
+    for (int i = 0; i < 28; i++) {
+        gemm_product p = product_of(sizes[i % 5], sizes[i / 5 % 5], steps[i % 14], halves[i % 4], 2, true);
+        gemm_run_case(h, "ring", run_edge, p);
+    }
+}
+
+// Each part of the formula behind such a product, in a batch, whose matrices TMA keeps apart.
+static void generate_ring_epilogues(th *h) {
+    for (int i = 0; i < 16; i++) {
+        gemm_product p = {.batch = 3, .m = 66 * (1 + i % 2), .n = 130, .k = 136, .b = {.transposed = true}, .alpha = 1};
+        p.in = i % 2 ? LLS_F16 : LLS_BF16, p.out = i / 2 % 2 ? LLS_F32 : p.in, p.exact = true;
+        p.a.broadcast = i % 5 == 1, p.b.broadcast = i % 5 == 3;
+        switch (i / 2) {
+        case 1: p.bias = LLS_F32, p.act = LLS_GEMM_ACT_RELU; break;
+        case 2: p.gated = true, p.residual = p.out; break;
+        case 3: p.beta = -1.5f, p.in_place = i % 2; break;
+        case 4: p.scale_a = p.scale_b = GEMM_BY_LINE; break;
+        case 5: p.out = LLS_I8, p.scale_out = GEMM_BY_COLUMN; break;
+        case 6: p.out = LLS_F8_E4M3, p.scale_out = GEMM_BY_ONE; break;
+        case 7: p.o.transposed = true, p.bias = p.in; break; // no transposed problem
+        default: break;
+        }
+        gemm_run_case(h, "ring", NULL, p);
+    }
+}
+
 void gemm_generate_edges(th *h) {
+    generate_rings(h);
+    generate_ring_epilogues(h);
     int turn = 0;
     for (int i = 0; i < NUM_M; i++) {
         for (int j = 0; j < NUM_N; j++, turn++) {

@@ -22,6 +22,7 @@ LLS_CPU_DECLARE(lls_status, lls__gemm_cpu, lls_ctx *ctx, const void *args, lls_s
 LLS_CPU_DECLARE(lls_status, lls__gemm_cpu_problem, lls_ctx *ctx, const lls__gemm_problem *p); /* not grouped */
 
 #if LLS_WITH_CUDA
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #ifndef __cplusplus
 #include "dispatch/variant.h"
@@ -35,6 +36,17 @@ typedef struct lls__gemm_mma_config {
 
 /* Dynamic shared memory of 03 and 04. */
 enum { LLS__GEMM_03_SHARED = 128 * 132 * 4, LLS__GEMM_04_SHARED = 8 * 64 * 40 * 4 };
+
+/* 06 and 07 (wgmma_tile.cuh): the tile of a block, k of a stage, the ring with two barriers a stage. */
+enum {
+    LLS__WGMMA_TILE = 128,
+    LLS__WGMMA_DEPTH = 64,
+    LLS__WGMMA_STAGES = 3,
+    LLS__WGMMA_STAGE_BYTES = 2 * LLS__WGMMA_TILE * LLS__WGMMA_DEPTH * 2,
+    LLS__WGMMA_SHARED = LLS__WGMMA_STAGES * (LLS__WGMMA_STAGE_BYTES + 2 * 8),
+    LLS__GEMM_06_THREADS = 256,
+    LLS__GEMM_07_THREADS = 256 + 32
+};
 
 /* 02 to 05 (portable.c): why a rung does not take a problem, grouped or not, or NULL; and its launch. */
 #ifndef __cplusplus
@@ -56,6 +68,14 @@ typedef struct lls__gemm_mma_plan {
     lls__gemm_mma_config config;
 } lls__gemm_mma_plan;
 lls__gemm_mma_plan lls__gemm_mma_plan_of(const lls__gemm_problem *p, int32_t sm, int32_t num_sms);
+#endif
+
+/* 06 and 07 (wgmma.c), which take the same problems, not grouped. */
+#ifndef __cplusplus
+extern const lls__kernel lls__gemm_wgmma_kernels[]; /* ended by a NULL name */
+const char *lls__gemm_refuse_wgmma(const lls__gemm_problem *p);
+lls_status lls__gemm_launch_tma_wgmma(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream);
+lls_status lls__gemm_launch_warp_specialised(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream);
 #endif
 
 #ifndef __cplusplus
@@ -115,6 +135,16 @@ __global__ void lls_gemm_05_mma_sync_e5m2_e4m3_128x128(lls__gemm_problem p, lls_
 __global__ void lls_gemm_05_mma_sync_e5m2_e4m3_64x64(lls__gemm_problem p, lls__gemm_mma_config config);
 __global__ void lls_gemm_05_mma_sync_e5m2_e5m2_128x128(lls__gemm_problem p, lls__gemm_mma_config config);
 __global__ void lls_gemm_05_mma_sync_e5m2_e5m2_64x64(lls__gemm_problem p, lls__gemm_mma_config config);
+
+/* 06 and 07: a block a tile. a and b: boxes of 128 lines of 64 of k. */
+__global__ void lls_gemm_06_tma_wgmma_f16(lls__gemm_problem p, const __grid_constant__ CUtensorMap a,
+                                          const __grid_constant__ CUtensorMap b);
+__global__ void lls_gemm_06_tma_wgmma_bf16(lls__gemm_problem p, const __grid_constant__ CUtensorMap a,
+                                           const __grid_constant__ CUtensorMap b);
+__global__ void lls_gemm_07_warp_specialised_f16(lls__gemm_problem p, const __grid_constant__ CUtensorMap a,
+                                                 const __grid_constant__ CUtensorMap b);
+__global__ void lls_gemm_07_warp_specialised_bf16(lls__gemm_problem p, const __grid_constant__ CUtensorMap a,
+                                                  const __grid_constant__ CUtensorMap b);
 #ifdef __cplusplus
 }
 #endif
