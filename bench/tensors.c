@@ -66,21 +66,31 @@ static uint64_t row_start(const part *p, int64_t row) {
     return mix(key);
 }
 
-// The table in this dtype, twice over, so that rows are copies from any start.
+// Noise in a dtype, twice over, so that rows are copies from any start.
+typedef struct noise {
+    lls_dtype dtype;
+    double scale;
+    _Alignas(16) unsigned char table[2 * TABLE * sizeof(float)];
+} noise;
+
+// Those made last are kept: the copies of a case ask for the same few in turn, and making one takes a millisecond.
 static const unsigned char *noise_table(lls_dtype dtype, double scale) {
-    static _Alignas(16) unsigned char table[2 * TABLE * sizeof(float)];
-    static lls_dtype made_dtype;
-    static double made_scale;
-    if (dtype == made_dtype && scale == made_scale) return table;
-    lls_tensor t = {.data = table, .dtype = dtype};
+    enum { KEPT = 8 };
+    static noise kept[KEPT];
+    static int32_t next;
+    for (int32_t i = 0; i < KEPT; i++) {
+        if (kept[i].dtype == dtype && kept[i].scale == scale) return kept[i].table;
+    }
+    noise *made = &kept[next++ % KEPT];
+    made->dtype = dtype, made->scale = scale;
+    lls_tensor t = {.data = made->table, .dtype = dtype};
     for (int64_t i = 0; i < TABLE; i++) {
-        if (dtype == LLS_I8) ((int8_t *)table)[i] = (int8_t)(floor(255 * uniform((uint64_t)i)) - 127);
+        if (dtype == LLS_I8) ((int8_t *)made->table)[i] = (int8_t)(floor(255 * uniform((uint64_t)i)) - 127);
         else lls__set(&t, i, scale * (double)gaussian((uint64_t)i));
     }
     size_t bytes = (size_t)(TABLE * lls__elem_size(dtype));
-    memcpy(table + bytes, table, bytes);
-    made_dtype = dtype, made_scale = scale;
-    return table;
+    memcpy(made->table + bytes, made->table, bytes);
+    return made->table;
 }
 
 static void fill_plain(const part *p, double scale) {
