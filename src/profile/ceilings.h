@@ -4,6 +4,9 @@
 
 #include "core/ctx.h"
 
+/* Of loops whose speed is the result: in a build with sanitizers, their checks would be what is measured. */
+#define LLS__UNCHECKED __attribute__((no_sanitize("address", "undefined")))
+
 /* Bytes that buffers must exceed so that the last-level cache does not serve them. */
 size_t lls__cache_bytes(lls_device device);
 

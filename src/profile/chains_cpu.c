@@ -5,7 +5,7 @@
 
 enum { CHAINS = 12 };
 
-static int32_t run_f32(int64_t rounds) {
+LLS__UNCHECKED static int32_t run_f32(int64_t rounds) {
     const vf factor = vf_set1(0.999f), addend = vf_set1(0.001f); // towards 1: never infinite, never subnormal
     vf chain[CHAINS];
     for (int c = 0; c < CHAINS; c++) chain[c] = vf_set1((float)(c + 2)); // not 1, which stays what it is
@@ -46,7 +46,7 @@ LLS_INLINE bytes multiply_add(bytes chain, bytes x, bytes y) {
 }
 #endif
 
-static int32_t run_i8(int64_t rounds) {
+LLS__UNCHECKED static int32_t run_i8(int64_t rounds) {
     const bytes x = (bytes)vi_set1(0x01020304), y = (bytes)vi_set1(0x04030201);
     bytes chain[BYTE_CHAINS];
     for (int c = 0; c < BYTE_CHAINS; c++) chain[c] = (bytes)vi_set1(c);
