@@ -51,16 +51,16 @@ void bench_loop_close(bench_loop *loop) {
 
 /* How long a loop is. On the CPU so long that the clock's own cost does not show. On CUDA so short that a burst, which is
  * two loops, stays under 10 ms: power is regulated over some tens of milliseconds.
- * The rest on the CPU, where there is another racer: its threads spin for a while after a call, on the cores that ours need
- * next. */
+ * The rest on the CPU, where there is another racer: its threads spin for up to half a millisecond after a call (ours:
+ * cpu/pool.c, OpenBLAS's: peers/openblas.c), on the cores that the next racer needs. */
 typedef struct pace {
-    double loop;       // seconds
-    int32_t max_calls; // a graph's nodes cost time to make
-    double rest;       // after a burst, in units of its length
+    double loop;           // seconds
+    int32_t max_calls;     // a graph's nodes cost time to make
+    double rest, max_rest; // after a burst: in units of its length, and in seconds
 } pace;
 
 static pace pace_of(lls_device device) {
-    return device.type == LLS_CUDA ? (pace){4e-3, 256, 6} : (pace){1e-3, 1 << 20, 50};
+    return device.type == LLS_CUDA ? (pace){4e-3, 256, 6, 0.1} : (pace){1e-3, 1 << 20, 5, 0.01};
 }
 
 // Seconds a call: the best of a few runs where they are short, since one may be held up.
@@ -101,7 +101,7 @@ static lls_status burst(bench_racer *r, bool lead) {
     bool is_long = r->count > 0 && r->samples[r->count - 1] * r->loop.calls > 1.25 * p.loop; // one call is too much
     LLS_TRY(bench_loop_run(&r->loop, lead && !is_long, 1, &seconds));
     r->samples[r->count++] = seconds;
-    if (lead) rest(fmin(0.1, p.rest * (bench_now() - start)));
+    if (lead) rest(fmin(p.max_rest, p.rest * (bench_now() - start)));
     return LLS_OK;
 }
 

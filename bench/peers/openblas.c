@@ -26,6 +26,9 @@ static struct {
 } lib;
 
 static void *open_library(void) {
+    // Its threads spin after a call, for 2^28 cycles by default: 0.1 s, on the cores that our turn needs. 2^20 finds them
+    // awake for the next call and ends within the rest between turns. The library reads it as it loads.
+    setenv("OPENBLAS_THREAD_TIMEOUT", "20", 0);
     const char *given = getenv("LLS_OPENBLAS");
     if (given) return dlopen(given, RTLD_LAZY | RTLD_LOCAL);
     void *found = dlopen("libopenblas.so.0", RTLD_LAZY | RTLD_LOCAL);
