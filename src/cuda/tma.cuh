@@ -49,8 +49,3 @@ __device__ __forceinline__ void lls__tma_store_commit() {
 template <int pending> __device__ __forceinline__ void lls__tma_store_wait_read() {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
-
-/* Until all of this thread's stores are complete. */
-__device__ __forceinline__ void lls__tma_store_wait() {
-    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-}

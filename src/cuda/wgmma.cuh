@@ -41,69 +41,89 @@ enum lls__wgmma_type {
 };
 enum { LLS__K_MAJOR = 0, LLS__MN_MAJOR = 1 };
 
-// The instruction names each of its accumulators, in its text and in its operand list: hence the macros.
-#define LLS_WGMMA_TEXT_0                                                     \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define LLS_WGMMA_TEXT_1                                                               \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define LLS_WGMMA_TEXT_2                                                               \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define LLS_WGMMA_TEXT_3                                                                           \
-    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
-    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+// The instruction names each of its accumulators, in its text and in its operand list: hence the macros. Width w names w / 2
+// of them, 8 more than the width before.
+#define LLS_WGMMA_TEXT_16 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define LLS_WGMMA_TEXT_32 LLS_WGMMA_TEXT_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define LLS_WGMMA_TEXT_48 LLS_WGMMA_TEXT_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define LLS_WGMMA_TEXT_64 LLS_WGMMA_TEXT_48 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define LLS_WGMMA_TEXT_80 LLS_WGMMA_TEXT_64 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define LLS_WGMMA_TEXT_96 LLS_WGMMA_TEXT_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define LLS_WGMMA_TEXT_112 LLS_WGMMA_TEXT_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define LLS_WGMMA_TEXT_128 LLS_WGMMA_TEXT_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define LLS_WGMMA_TEXT_144 LLS_WGMMA_TEXT_128 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define LLS_WGMMA_TEXT_160 LLS_WGMMA_TEXT_144 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define LLS_WGMMA_TEXT_176 LLS_WGMMA_TEXT_160 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define LLS_WGMMA_TEXT_192 LLS_WGMMA_TEXT_176 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define LLS_WGMMA_TEXT_208 LLS_WGMMA_TEXT_192 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define LLS_WGMMA_TEXT_224 LLS_WGMMA_TEXT_208 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define LLS_WGMMA_TEXT_240 LLS_WGMMA_TEXT_224 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define LLS_WGMMA_TEXT_256 LLS_WGMMA_TEXT_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
 #define LLS_WGMMA_8(c, i) \
     c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3]), c(d[i + 4]), c(d[i + 5]), c(d[i + 6]), c(d[i + 7])
-#define LLS_WGMMA_32(c, i) LLS_WGMMA_8(c, i), LLS_WGMMA_8(c, i + 8), LLS_WGMMA_8(c, i + 16), LLS_WGMMA_8(c, i + 24)
-#define LLS_WGMMA_64(c, types, tail)                                                                \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64" types \
-                 " {" LLS_WGMMA_TEXT_0 "}, %32, %33, p" tail "; }"                                  \
-                 : LLS_WGMMA_32(c, 0)                                                               \
-                 : "l"(a), "l"(b), "r"(keep))
-#define LLS_WGMMA_128(c, types, tail)                                                                \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128" types \
-                 " {" LLS_WGMMA_TEXT_0 ", " LLS_WGMMA_TEXT_1 "}, %64, %65, p" tail "; }"             \
-                 : LLS_WGMMA_32(c, 0), LLS_WGMMA_32(c, 32)                                           \
-                 : "l"(a), "l"(b), "r"(keep))
-#define LLS_WGMMA_192(c, types, tail)                                                                          \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %98, 0; wgmma.mma_async.sync.aligned.m64n192" types           \
-                 " {" LLS_WGMMA_TEXT_0 ", " LLS_WGMMA_TEXT_1 ", " LLS_WGMMA_TEXT_2 "}, %96, %97, p" tail "; }" \
-                 : LLS_WGMMA_32(c, 0), LLS_WGMMA_32(c, 32), LLS_WGMMA_32(c, 64)                                \
-                 : "l"(a), "l"(b), "r"(keep))
-#define LLS_WGMMA_256(c, types, tail)                                                                    \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256" types    \
-                 " {" LLS_WGMMA_TEXT_0 ", " LLS_WGMMA_TEXT_1 ", " LLS_WGMMA_TEXT_2 ", " LLS_WGMMA_TEXT_3 \
-                 "}, %128, %129, p" tail "; }"                                                           \
-                 : LLS_WGMMA_32(c, 0), LLS_WGMMA_32(c, 32), LLS_WGMMA_32(c, 64), LLS_WGMMA_32(c, 96)     \
+#define LLS_WGMMA_SUMS_16(c) LLS_WGMMA_8(c, 0)
+#define LLS_WGMMA_SUMS_32(c) LLS_WGMMA_SUMS_16(c), LLS_WGMMA_8(c, 8)
+#define LLS_WGMMA_SUMS_48(c) LLS_WGMMA_SUMS_32(c), LLS_WGMMA_8(c, 16)
+#define LLS_WGMMA_SUMS_64(c) LLS_WGMMA_SUMS_48(c), LLS_WGMMA_8(c, 24)
+#define LLS_WGMMA_SUMS_80(c) LLS_WGMMA_SUMS_64(c), LLS_WGMMA_8(c, 32)
+#define LLS_WGMMA_SUMS_96(c) LLS_WGMMA_SUMS_80(c), LLS_WGMMA_8(c, 40)
+#define LLS_WGMMA_SUMS_112(c) LLS_WGMMA_SUMS_96(c), LLS_WGMMA_8(c, 48)
+#define LLS_WGMMA_SUMS_128(c) LLS_WGMMA_SUMS_112(c), LLS_WGMMA_8(c, 56)
+#define LLS_WGMMA_SUMS_144(c) LLS_WGMMA_SUMS_128(c), LLS_WGMMA_8(c, 64)
+#define LLS_WGMMA_SUMS_160(c) LLS_WGMMA_SUMS_144(c), LLS_WGMMA_8(c, 72)
+#define LLS_WGMMA_SUMS_176(c) LLS_WGMMA_SUMS_160(c), LLS_WGMMA_8(c, 80)
+#define LLS_WGMMA_SUMS_192(c) LLS_WGMMA_SUMS_176(c), LLS_WGMMA_8(c, 88)
+#define LLS_WGMMA_SUMS_208(c) LLS_WGMMA_SUMS_192(c), LLS_WGMMA_8(c, 96)
+#define LLS_WGMMA_SUMS_224(c) LLS_WGMMA_SUMS_208(c), LLS_WGMMA_8(c, 104)
+#define LLS_WGMMA_SUMS_240(c) LLS_WGMMA_SUMS_224(c), LLS_WGMMA_8(c, 112)
+#define LLS_WGMMA_SUMS_256(c) LLS_WGMMA_SUMS_240(c), LLS_WGMMA_8(c, 120)
+// x, y, z: the numbers of the operands that follow the sums.
+#define LLS_WGMMA(width, x, y, z, c, types, tail)                                                            \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #z ", 0; wgmma.mma_async.sync.aligned.m64n" #width types \
+                 " {" LLS_WGMMA_TEXT_##width "}, %" #x ", %" #y ", p" tail "; }"                             \
+                 : LLS_WGMMA_SUMS_##width(c)                                                                 \
                  : "l"(a), "l"(b), "r"(keep))
 
-#define LLS_WGMMA_MAJORS(width, types)                                                              \
-    do {                                                                                            \
-        if constexpr (major_a == LLS__K_MAJOR && major_b == LLS__K_MAJOR)                           \
-            LLS_WGMMA_##width("+f", types, ", 1, 1, 0, 0");                                         \
-        else if constexpr (major_a == LLS__K_MAJOR) LLS_WGMMA_##width("+f", types, ", 1, 1, 0, 1"); \
-        else if constexpr (major_b == LLS__K_MAJOR) LLS_WGMMA_##width("+f", types, ", 1, 1, 1, 0"); \
-        else LLS_WGMMA_##width("+f", types, ", 1, 1, 1, 1");                                        \
+#define LLS_WGMMA_MAJORS(width, x, y, z, types)                                                             \
+    do {                                                                                                    \
+        if constexpr (major_a == LLS__K_MAJOR && major_b == LLS__K_MAJOR)                                   \
+            LLS_WGMMA(width, x, y, z, "+f", types, ", 1, 1, 0, 0");                                         \
+        else if constexpr (major_a == LLS__K_MAJOR) LLS_WGMMA(width, x, y, z, "+f", types, ", 1, 1, 0, 1"); \
+        else if constexpr (major_b == LLS__K_MAJOR) LLS_WGMMA(width, x, y, z, "+f", types, ", 1, 1, 1, 0"); \
+        else LLS_WGMMA(width, x, y, z, "+f", types, ", 1, 1, 1, 1");                                        \
     } while (0)
 
 // d = a b + (keep ? d : 0), one overload a width, told apart by the number of accumulators.
-#define LLS_WGMMA_FUNCTIONS(width)                                                                                \
-    template <lls__wgmma_type type, int major_a, int major_b>                                                     \
-    __device__ __forceinline__ void lls__wgmma(float(&d)[width / 2], uint64_t a, uint64_t b, int32_t keep) {      \
-        if constexpr (type == LLS__WGMMA_BF16) LLS_WGMMA_MAJORS(width, "k16.f32.bf16.bf16");                      \
-        else if constexpr (type == LLS__WGMMA_F16) LLS_WGMMA_MAJORS(width, "k16.f32.f16.f16");                    \
-        else if constexpr (type == LLS__WGMMA_TF32) LLS_WGMMA_##width("+f", "k8.f32.tf32.tf32", ", 1, 1");        \
-        else if constexpr (type == LLS__WGMMA_E4M3_E4M3) LLS_WGMMA_##width("+f", "k32.f32.e4m3.e4m3", ", 1, 1");  \
-        else if constexpr (type == LLS__WGMMA_E4M3_E5M2) LLS_WGMMA_##width("+f", "k32.f32.e4m3.e5m2", ", 1, 1");  \
-        else if constexpr (type == LLS__WGMMA_E5M2_E4M3) LLS_WGMMA_##width("+f", "k32.f32.e5m2.e4m3", ", 1, 1");  \
-        else LLS_WGMMA_##width("+f", "k32.f32.e5m2.e5m2", ", 1, 1");                                              \
-    }                                                                                                             \
-    __device__ __forceinline__ void lls__wgmma_i8(int32_t(&d)[width / 2], uint64_t a, uint64_t b, int32_t keep) { \
-        LLS_WGMMA_##width("+r", "k32.s32.s8.s8", "");                                                             \
+#define LLS_WGMMA_FUNCTIONS(width, x, y, z)                                                                        \
+    template <lls__wgmma_type type, int major_a, int major_b>                                                      \
+    __device__ __forceinline__ void lls__wgmma(float(&d)[width / 2], uint64_t a, uint64_t b, int32_t keep) {       \
+        if constexpr (type == LLS__WGMMA_BF16) LLS_WGMMA_MAJORS(width, x, y, z, "k16.f32.bf16.bf16");              \
+        else if constexpr (type == LLS__WGMMA_F16) LLS_WGMMA_MAJORS(width, x, y, z, "k16.f32.f16.f16");            \
+        else if constexpr (type == LLS__WGMMA_TF32) LLS_WGMMA(width, x, y, z, "+f", "k8.f32.tf32.tf32", ", 1, 1"); \
+        else if constexpr (type == LLS__WGMMA_E4M3_E4M3)                                                           \
+            LLS_WGMMA(width, x, y, z, "+f", "k32.f32.e4m3.e4m3", ", 1, 1");                                        \
+        else if constexpr (type == LLS__WGMMA_E4M3_E5M2)                                                           \
+            LLS_WGMMA(width, x, y, z, "+f", "k32.f32.e4m3.e5m2", ", 1, 1");                                        \
+        else if constexpr (type == LLS__WGMMA_E5M2_E4M3)                                                           \
+            LLS_WGMMA(width, x, y, z, "+f", "k32.f32.e5m2.e4m3", ", 1, 1");                                        \
+        else LLS_WGMMA(width, x, y, z, "+f", "k32.f32.e5m2.e5m2", ", 1, 1");                                       \
+    }                                                                                                              \
+    __device__ __forceinline__ void lls__wgmma_i8(int32_t(&d)[width / 2], uint64_t a, uint64_t b, int32_t keep) {  \
+        LLS_WGMMA(width, x, y, z, "+r", "k32.s32.s8.s8", "");                                                      \
     }
-LLS_WGMMA_FUNCTIONS(64)
-LLS_WGMMA_FUNCTIONS(128)
-LLS_WGMMA_FUNCTIONS(192)
-LLS_WGMMA_FUNCTIONS(256)
+LLS_WGMMA_FUNCTIONS(16, 8, 9, 10)
+LLS_WGMMA_FUNCTIONS(32, 16, 17, 18)
+LLS_WGMMA_FUNCTIONS(48, 24, 25, 26)
+LLS_WGMMA_FUNCTIONS(64, 32, 33, 34)
+LLS_WGMMA_FUNCTIONS(80, 40, 41, 42)
+LLS_WGMMA_FUNCTIONS(96, 48, 49, 50)
+LLS_WGMMA_FUNCTIONS(112, 56, 57, 58)
+LLS_WGMMA_FUNCTIONS(128, 64, 65, 66)
+LLS_WGMMA_FUNCTIONS(144, 72, 73, 74)
+LLS_WGMMA_FUNCTIONS(160, 80, 81, 82)
+LLS_WGMMA_FUNCTIONS(176, 88, 89, 90)
+LLS_WGMMA_FUNCTIONS(192, 96, 97, 98)
+LLS_WGMMA_FUNCTIONS(208, 104, 105, 106)
+LLS_WGMMA_FUNCTIONS(224, 112, 113, 114)
+LLS_WGMMA_FUNCTIONS(240, 120, 121, 122)
+LLS_WGMMA_FUNCTIONS(256, 128, 129, 130)

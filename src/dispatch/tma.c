@@ -62,8 +62,9 @@ lls_status lls__tma_encode(const lls__tma_tensor *t, CUtensorMap *out) {
     cuuint64_t strides[] = {(cuuint64_t)step_bytes(t->rows, t->row_stride, size),
                             (cuuint64_t)step_bytes(t->depth, t->depth_stride, size)};
     cuuint32_t box[] = {(cuuint32_t)t->box_cols, (cuuint32_t)t->box_rows, 1}, steps[] = {1, 1, 1};
+    CUtensorMapSwizzle swizzle = t->box_cols * size == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE;
     CUresult result = encode(out, type_of(t->dtype), 3, t->data, dims, strides, box, steps,
-                             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, promotion((int64_t)strides[0]),
+                             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion((int64_t)strides[0]),
                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result == CUDA_SUCCESS) return LLS_OK;
     return lls__fail(LLS_ERR_CUDA, "tma: no descriptor for [%lld][%lld][%lld] %s, box %d x %d (driver error %d)",

@@ -6,8 +6,8 @@
 
 #include "llmspeed/core.h"
 
-/* A tensor [depth][rows][cols] as TMA sees it, and the box of it that one load or store moves, which lies in shared memory
- * with the 128-byte swizzle (box_cols elements are at most 128 bytes). */
+/* A tensor [depth][rows][cols] as TMA sees it, and the box of it that one load or store moves. In shared memory a box's rows
+ * follow each other; rows of 128 bytes, the most, have the 128-byte swizzle. */
 typedef struct lls__tma_tensor {
     void *data; /* aligned to 16 bytes */
     lls_dtype dtype;

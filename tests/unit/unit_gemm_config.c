@@ -15,6 +15,12 @@ static lls__sm90_shape shape_of(int64_t m, int64_t n, int32_t k_steps) {
                              .k_steps = k_steps,
                              .num_sms = 132,
                              .out_bytes = 2,
+                             .a_lines = 1,
+                             .b_lines = 1,
+                             .a_granule = 8,
+                             .b_granule = 8,
+                             .tiles = tiles,
+                             .num_tiles = NUM_TILES,
                              .plain = true,
                              .any_split = true,
                              .any_cluster = true};
@@ -22,7 +28,7 @@ static lls__sm90_shape shape_of(int64_t m, int64_t n, int32_t k_steps) {
 
 static void text_and_back(void **state) {
     (void)state;
-    const lls__gemm_config c = {128, 256, 4, 2, 1, 1, 8};
+    const lls__gemm_config c = {128, 256, 4, 2, 1, 1, 8, 0}, swapped = {64, 80, 12, 1, 4, 1, 2, 1};
     lls__gemm_config back;
     char text[96];
     lls__gemm_config_print(&c, text, sizeof text);
@@ -31,6 +37,11 @@ static void text_and_back(void **state) {
     assert_memory_equal(&c, &back, sizeof c);
     assert_false(lls__gemm_config_parse("tile=128x256 stages=4 cluster=2x1 split=1", &back));
     assert_false(lls__gemm_config_parse("tile=128x256 stages=4 cluster=2x1 split=1 raster=8 more", &back));
+    lls__gemm_config_print(&swapped, text, sizeof text);
+    assert_string_equal(text, "tile=64x80 stages=12 cluster=1x4 split=1 raster=2 swap=1");
+    assert_true(lls__gemm_config_parse(text, &back));
+    assert_memory_equal(&swapped, &back, sizeof back);
+    assert_false(lls__gemm_config_parse("tile=64x80 stages=12 cluster=1x4 split=1 raster=2 swap=2", &back));
     assert_false(lls__gemm_config_parse("", &back));
 }
 
@@ -42,7 +53,7 @@ static void every_list_is_legal_and_sorted(void **state) {
     lls__gemm_config all[LLS__SM90_MAX_CONFIGS];
     for (int i = 0; i < 7 * 7 * 5; i++) {
         lls__sm90_shape s = shape_of(sizes[i % 7], sizes[i / 7 % 7], steps[i / 49]);
-        int32_t count = lls__sm90_configs(&s, tiles, NUM_TILES, all);
+        int32_t count = lls__sm90_configs(&s, 1, all);
         assert_in_range(count, 1, LLS__SM90_MAX_CONFIGS);
         for (int32_t j = 0; j < count; j++) {
             const char *fault = lls__sm90_config_fault(&s, &all[j]);
@@ -56,7 +67,7 @@ static void every_list_is_legal_and_sorted(void **state) {
 
 static lls__gemm_config choice(lls__sm90_shape s) {
     lls__gemm_config all[LLS__SM90_MAX_CONFIGS];
-    lls__sm90_configs(&s, tiles, NUM_TILES, all);
+    lls__sm90_configs(&s, 1, all);
     return all[0];
 }
 
@@ -76,10 +87,10 @@ static void limits_are_kept(void **state) {
     lls__sm90_shape s = shape_of(128, 4096, 224);
     s.any_split = false, s.any_cluster = false;
     lls__gemm_config all[LLS__SM90_MAX_CONFIGS];
-    int32_t count = lls__sm90_configs(&s, tiles, NUM_TILES, all);
+    int32_t count = lls__sm90_configs(&s, 1, all);
     for (int32_t i = 0; i < count; i++) assert_int_equal(all[i].split * all[i].cluster_m * all[i].cluster_n, 1);
     s = shape_of(128, 4096, 3);
-    lls__gemm_config c = {128, 128, 6, 1, 1, 4, 1};
+    lls__gemm_config c = {128, 128, 6, 1, 1, 4, 1, 0};
     assert_string_equal(lls__sm90_config_fault(&s, &c), "its split is more than k has stages");
     s.grouped = true, c.split = 1, c.cluster_m = 2;
     assert_string_equal(lls__sm90_config_fault(&s, &c), "grouped products take no cluster");

@@ -3,10 +3,16 @@
 
 #include "ops/gemm/sm90.cuh"
 
+/* What the tile is good for: any epilogue and a split k; only what needs no more than a factor and TMA reaches; the same,
+ * with the sums as out's transpose (sm90_store.cuh). The first is much more code, so few tiles have it. */
+enum lls__sm90_use { LLS__SM90_ANY, LLS__SM90_PLAIN, LLS__SM90_SWAPPED };
+
 /* elems: of k, a stage. promoted: see multiply_tile_promoted. */
-template <lls__wgmma_type type, int elems_, int major_a, int major_b, bool promoted_> struct lls__sm90_float {
+template <lls__wgmma_type type, int elems_, int major_a, int major_b, bool promoted_, lls__sm90_use use = LLS__SM90_ANY>
+struct lls__sm90_float {
     typedef float sum;
     static const int elems = elems_;
+    static const bool plain = use != LLS__SM90_ANY, swapped = use == LLS__SM90_SWAPPED;
     static const bool a_mn = major_a == LLS__MN_MAJOR, b_mn = major_b == LLS__MN_MAJOR, promoted = promoted_;
     template <int count>
     static __device__ __forceinline__ void multiply(float (&d)[count], uint64_t a, uint64_t b, bool keep) {
@@ -26,6 +32,12 @@ typedef lls__sm90_16bit<LLS__WGMMA_F16, LLS__K_MAJOR, LLS__K_MAJOR> lls__sm90_f1
 typedef lls__sm90_16bit<LLS__WGMMA_F16, LLS__K_MAJOR, LLS__MN_MAJOR> lls__sm90_f16_kn;
 typedef lls__sm90_16bit<LLS__WGMMA_F16, LLS__MN_MAJOR, LLS__K_MAJOR> lls__sm90_f16_mk;
 typedef lls__sm90_16bit<LLS__WGMMA_F16, LLS__MN_MAJOR, LLS__MN_MAJOR> lls__sm90_f16_mn;
+template <lls__wgmma_type type, lls__sm90_use use>
+using lls__sm90_16bit_kk = lls__sm90_float<type, 64, LLS__K_MAJOR, LLS__K_MAJOR, false, use>;
+typedef lls__sm90_16bit_kk<LLS__WGMMA_BF16, LLS__SM90_PLAIN> lls__sm90_bf16_plain;
+typedef lls__sm90_16bit_kk<LLS__WGMMA_BF16, LLS__SM90_SWAPPED> lls__sm90_bf16_swap;
+typedef lls__sm90_16bit_kk<LLS__WGMMA_F16, LLS__SM90_PLAIN> lls__sm90_f16_plain;
+typedef lls__sm90_16bit_kk<LLS__WGMMA_F16, LLS__SM90_SWAPPED> lls__sm90_f16_swap;
 typedef lls__sm90_float<LLS__WGMMA_TF32, 32, LLS__K_MAJOR, LLS__K_MAJOR, false> lls__sm90_tf32;
 typedef lls__sm90_8bit<LLS__WGMMA_E4M3_E4M3, false> lls__sm90_f8_e4m3_e4m3;
 typedef lls__sm90_8bit<LLS__WGMMA_E4M3_E4M3, true> lls__sm90_f8p_e4m3_e4m3;
@@ -36,7 +48,7 @@ typedef lls__sm90_8bit<LLS__WGMMA_E5M2_E5M2, true> lls__sm90_f8p_e5m2_e5m2;
 struct lls__sm90_i8 {
     typedef int32_t sum;
     static const int elems = 128;
-    static const bool a_mn = false, b_mn = false, promoted = false;
+    static const bool a_mn = false, b_mn = false, promoted = false, plain = false, swapped = false;
     template <int count>
     static __device__ __forceinline__ void multiply(int32_t (&d)[count], uint64_t a, uint64_t b, bool keep) {
         lls__wgmma_i8(d, a, b, keep);

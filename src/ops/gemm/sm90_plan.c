@@ -1,5 +1,6 @@
 #include "ops/gemm/sm90_plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* As in sm90.h, which hosts without a CUDA toolkit cannot read. */
@@ -24,11 +25,19 @@ static int32_t stage_bytes(const lls__gemm_config *c) {
 }
 
 static int32_t warpgroups(const lls__gemm_config *c) {
-    return c->tile_m == 64 ? 1 : 2;
+    return c->tile_m == 64 ? 1 : c->tile_m == 192 ? 3 : 2;
+}
+
+static int32_t panels(const lls__gemm_config *c) {
+    return c->tile_m == 192 ? 1 : 2;
 }
 
 int32_t lls__sm90_shared_bytes(const lls__gemm_config *c) {
-    return c->stages * stage_bytes(c) + warpgroups(c) * 2 * PANEL_BYTES + TABLE_BYTES;
+    return c->stages * stage_bytes(c) + warpgroups(c) * panels(c) * PANEL_BYTES + TABLE_BYTES;
+}
+
+int32_t lls__sm90_slots(int32_t num_sms, int32_t cluster) {
+    return cluster > 2 ? num_sms / cluster * 15 / 16 : num_sms / cluster;
 }
 
 static int32_t most_stages(const lls__gemm_config *c) {
@@ -42,13 +51,15 @@ const char *lls__sm90_config_fault(const lls__sm90_shape *s, const lls__gemm_con
     if (c->cluster_m < 1 || c->cluster_n < 1 || c->split < 1 || c->raster < 1 || c->stages < 1)
         return "stages, cluster, split and raster must be 1 or more";
     if (c->stages > most_stages(c)) return "its stages do not fit into shared memory";
-    if (c->stages * stage_bytes(c) < c->tile_m * c->tile_n * 4) return "its stages cannot hold the sums of a tile";
+    if (c->swap != s->swap) return "it is the other way around";
     int32_t cluster = c->cluster_m * c->cluster_n;
-    if (cluster > 4 || (c->tile_m / 64) % c->cluster_n || (c->tile_n / 64) % c->cluster_m)
-        return "its tile does not divide among a cluster of at most 4";
+    if (cluster > 8 || c->tile_m % (s->a_granule * c->cluster_n) || c->tile_n % (s->b_granule * c->cluster_m))
+        return "its tile does not divide among a cluster of at most 8";
     if (c->split > 1 && cluster > 1) return "a split tile takes the cluster for itself";
-    if (c->split > 8 || (c->split & (c->split - 1)) || c->tile_n % (32 * c->split))
+    if (c->split > 8 || (c->split & (c->split - 1)) || (c->split > 1 && c->tile_n % (32 * c->split)))
         return "its split must be 1, 2, 4 or 8 and divide its columns into parts of 32";
+    if (c->split > 1 && c->stages * stage_bytes(c) < c->tile_m * c->tile_n * 4)
+        return "its stages cannot hold the sums of a tile";
     if (c->split > s->k_steps) return "its split is more than k has stages";
     if (c->split > 1 && !s->any_split) return "this call takes no split";
     if (cluster > 1 && !s->any_cluster) return "this call takes no cluster";
@@ -57,27 +68,28 @@ const char *lls__sm90_config_fault(const lls__sm90_shape *s, const lls__gemm_con
 }
 
 /* The model, fitted to an H200. A multiprocessor multiplies 64 x 8 x 128 bytes of k in 16 cycles and takes in 64 bytes a
- * cycle, shared or not; all together take no more from L2 than it gives, and no more from memory. The loading thread needs
- * some time for a stage however small. What a tile costs besides its stages: filling the ring, and the way out. */
+ * cycle, shared or not; it asks L2 for a line of 128 bytes every 2 cycles, or for what is wanted of one, and what blocks of a
+ * cluster share is asked for once. All together take no more from L2 than it gives, and no more from memory. The loading
+ * threads need some time for a stage however small. What a tile costs besides its stages: filling the ring, and the way out. */
 double lls__sm90_cycles(const lls__sm90_shape *s, const lls__gemm_config *c) {
-    const double l2_bytes_a_cycle = 8300, memory_bytes_a_cycle = 2100, block_bytes_a_cycle = 63, least_step = 300,
-                 out_bytes_a_cycle = 32, fill = 2500, exchange = 20000, sharing = 1.02;
-    int32_t cluster = c->cluster_m * c->cluster_n;
+    const double l2_bytes_a_cycle = 8300, memory_bytes_a_cycle = 2100, block_bytes_a_cycle = 63, line_cycles = 2.05,
+                 least_step = 220, out_bytes_a_cycle = 32, fill = 2500, exchange = 20000, sharing = 1.02;
+    int32_t cluster = c->cluster_m * c->cluster_n, together = cluster * c->split;
     int64_t tiles_m = ceil_div(ceil_div(s->m, c->tile_m), c->cluster_m) * c->cluster_m,
             tiles_n = ceil_div(ceil_div(s->n, c->tile_n), c->cluster_n) * c->cluster_n;
     int64_t blocks = tiles_m * tiles_n * s->batch * c->split;
-    int64_t slots = s->num_sms / (cluster * c->split) * (cluster * c->split);
-    if (cluster * c->split > 2) slots = slots * 15 / 16; // clusters do not fill every group of multiprocessors
+    int64_t slots = lls__sm90_slots(s->num_sms, together) * together;
     double waves = (double)ceil_div(blocks, slots), busy = blocks < slots ? (double)blocks : (double)slots;
     double steps = (double)ceil_div(s->k_steps, c->split);
 
     // The more a tile loads for what it multiplies, the sooner power limits the clock.
     double multiply = c->tile_m / 64.0 * c->tile_n / 8.0 * 16 * (s->promoted ? 1.15 : 1.0);
     multiply *= 0.82 + 20.0 * (1.0 / c->tile_m + 1.0 / c->tile_n) + (c->tile_m > c->tile_n ? 0.02 : 0);
+    double rows_a = (double)c->tile_m / c->cluster_n, rows_b = (double)c->tile_n / c->cluster_m; // loaded by a block
     double taken_in = (double)(c->tile_m + c->tile_n) * STAGE_ROW / block_bytes_a_cycle;
-    double from_l2 = ((double)c->tile_m / c->cluster_n + (double)c->tile_n / c->cluster_m) * STAGE_ROW * busy /
-                     l2_bytes_a_cycle;
-    double step = at_least(at_least(multiply, taken_in), at_least(from_l2, least_step));
+    double asked = (rows_a * s->a_lines + rows_b * s->b_lines) * line_cycles;
+    double from_l2 = (rows_a + rows_b) * STAGE_ROW * busy / l2_bytes_a_cycle;
+    double step = at_least(at_least(at_least(multiply, taken_in), at_least(from_l2, asked)), least_step);
     if (cluster > 1) step *= sharing;                                           // blocks wait for each other
     if (c->tile_m < s->m && c->tile_m == 64 && c->cluster_m == 1) step *= 1.03; // b comes from L2 more often
 
@@ -105,6 +117,24 @@ static int32_t raster_of(const lls__sm90_shape *s, const lls__gemm_config *c) {
     return (int32_t)best;
 }
 
+// Configuration `index` of a shape; false past the last. `*legal`: whether it can run.
+static bool config_at(const lls__sm90_shape *s, int32_t index, lls__gemm_config *c, bool *legal) {
+    static const int32_t clusters[][3] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {2, 2, 1}, {4, 1, 1}, {1, 4, 1},
+                                          {4, 2, 1}, {2, 4, 1}, {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
+    const int32_t num_clusters = sizeof clusters / sizeof *clusters, tile = index / num_clusters;
+    if (tile >= s->num_tiles) return false;
+    const int32_t *cluster = clusters[index % num_clusters];
+    *c = (lls__gemm_config){.tile_m = s->tiles[tile][0],
+                            .tile_n = s->tiles[tile][1],
+                            .cluster_m = cluster[0],
+                            .cluster_n = cluster[1],
+                            .split = cluster[2],
+                            .swap = s->swap};
+    c->stages = most_stages(c), c->raster = raster_of(s, c);
+    *legal = (s->only_n == 0 || c->tile_n == s->only_n) && !lls__sm90_config_fault(s, c);
+    return true;
+}
+
 typedef struct ranked {
     lls__gemm_config config;
     double cycles;
@@ -115,24 +145,29 @@ static int by_cycles(const void *x, const void *y) {
     return (a > b) - (a < b);
 }
 
-int32_t lls__sm90_configs(const lls__sm90_shape *s, const int32_t (*tiles)[2], int32_t num_tiles,
-                          lls__gemm_config out[LLS__SM90_MAX_CONFIGS]) {
-    static const int32_t clusters[][3] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
+int32_t lls__sm90_configs(const lls__sm90_shape *ways, int32_t num_ways, lls__gemm_config out[LLS__SM90_MAX_CONFIGS]) {
     ranked all[LLS__SM90_MAX_CONFIGS];
     int32_t count = 0;
-    for (int32_t t = 0; t < num_tiles; t++) {
-        for (size_t i = 0; i < sizeof clusters / sizeof *clusters && count < LLS__SM90_MAX_CONFIGS; i++) {
-            lls__gemm_config c = {.tile_m = tiles[t][0],
-                                  .tile_n = tiles[t][1],
-                                  .cluster_m = clusters[i][0],
-                                  .cluster_n = clusters[i][1],
-                                  .split = clusters[i][2]};
-            c.stages = most_stages(&c), c.raster = raster_of(s, &c);
-            if (lls__sm90_config_fault(s, &c)) continue;
-            all[count++] = (ranked){c, lls__sm90_cycles(s, &c)};
-        }
+    for (int32_t w = 0; w < num_ways; w++) {
+        bool legal;
+        lls__gemm_config c;
+        for (int32_t i = 0; count < LLS__SM90_MAX_CONFIGS && config_at(&ways[w], i, &c, &legal); i++)
+            if (legal) all[count++] = (ranked){c, lls__sm90_cycles(&ways[w], &c)};
     }
     qsort(all, (size_t)count, sizeof *all, by_cycles);
     for (int32_t i = 0; i < count; i++) out[i] = all[i].config;
     return count;
+}
+
+bool lls__sm90_best(const lls__sm90_shape *ways, int32_t num_ways, lls__gemm_config *out) {
+    double least = INFINITY;
+    for (int32_t w = 0; w < num_ways; w++) {
+        bool legal;
+        lls__gemm_config c;
+        for (int32_t i = 0; config_at(&ways[w], i, &c, &legal); i++) {
+            double cycles = legal ? lls__sm90_cycles(&ways[w], &c) : INFINITY;
+            if (cycles < least) least = cycles, *out = c;
+        }
+    }
+    return least < INFINITY;
 }

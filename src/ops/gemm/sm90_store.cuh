@@ -2,8 +2,9 @@
  * 64 rows of 128 bytes with TMA's 128-byte swizzle.
  *
  * Where out wants nothing but a factor and TMA reaches it, a panel holds out's own type and TMA stores it while the next one
- * is filled: two panels at a time. Everything else goes through a panel of the sums as they are, from which each thread
- * takes 16 neighbouring columns through the epilogue. */
+ * is filled. The columns that are left when a tile's are no multiple of a panel's make a narrower panel, without swizzle.
+ * Where the sums are out's transpose (swapped), a panel holds 64 of their columns as its rows. Everything else goes through a
+ * panel of the sums as they are, from which each thread takes 16 neighbouring columns through the epilogue. */
 #pragma once
 
 #include "cuda/mbarrier.cuh"
@@ -32,16 +33,17 @@ struct lls__sm90_tile {
     int32_t k_begin, k_end; /* stages */
 };
 
-struct lls__sm90_writer {
+/* num_panels: that the warpgroup has. */
+template <int num_panels> struct lls__sm90_writer {
     const lls__sm90_params &params;
-    uint32_t panels; /* shared-memory address of this warpgroup's two */
+    uint32_t panels; /* shared-memory address of this warpgroup's */
     int32_t barrier; /* the warpgroup's own */
     int32_t thread;
     float factor;
 
     __device__ __forceinline__ lls__sm90_writer(const lls__sm90_params &p, uint32_t staging, int32_t warpgroup,
                                                 int32_t thread_of_128)
-        : params(p), panels(staging + warpgroup * 2 * LLS__SM90_PANEL_BYTES), barrier(2 + warpgroup),
+        : params(p), panels(staging + warpgroup * num_panels * LLS__SM90_PANEL_BYTES), barrier(2 + warpgroup),
           thread(thread_of_128) {
         factor = p.p.alpha;
         if (p.tma_store && p.p.scale_a.data) factor *= *p.p.scale_a.data;
@@ -51,61 +53,54 @@ struct lls__sm90_writer {
     __device__ __forceinline__ void sync() const {
         asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
     }
-    /* Both panels may be filled: what was stored from them before is read. */
+    /* The panels may be filled: what was stored from them before is read. */
     __device__ __forceinline__ void open_panels() const {
         if (thread == 0) lls__tma_store_wait_read<0>();
         sync();
     }
-    /* Panels of `cols` columns each, the first `count` of them. */
-    __device__ __forceinline__ void store_panels(int32_t count, int32_t cols, int64_t batch, int64_t row,
-                                                 int64_t col) const {
-        lls__tma_fence();
-        sync();
-        if (thread != 0) return;
-        for (int32_t i = 0; i < count; i++)
-            lls__tma_store(&params.out, panels + i * LLS__SM90_PANEL_BYTES, (int32_t)col + i * cols, (int32_t)row,
-                           (int32_t)batch);
-        lls__tma_store_commit();
+    __device__ __forceinline__ uint32_t panel(int i) const {
+        return panels + i * LLS__SM90_PANEL_BYTES;
     }
-    __device__ __forceinline__ void finish() const {
-        if (thread == 0) lls__tma_store_wait();
+
+    template <typename Sum, int parts, int count>
+    static __device__ __forceinline__ Sum sum_at(const Sum (&sums)[parts][count], int element) {
+        return sums[element / count][element % count];
     }
 
     // ---- Plain -------------------------------------------------------------------------------------------
 
-    /* Four 8 x 8 blocks of 16-bit elements, one row of one block's address from each lane. */
+    /* Four 8 x 8 blocks of 16-bit elements, one row of one block's address from each lane; transposed: one column's. */
+    template <bool transposed>
     static __device__ __forceinline__ void store_matrices(uint32_t at, const uint32_t (&r)[4]) {
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(r[0]), "r"(r[1]),
-                     "r"(r[2]), "r"(r[3])
-                     : "memory");
+        if constexpr (transposed)
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(r[0]),
+                         "r"(r[1]), "r"(r[2]), "r"(r[3])
+                         : "memory");
+        else
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(r[0]),
+                         "r"(r[1]), "r"(r[2]), "r"(r[3])
+                         : "memory");
     }
 
-    /* 64 columns from `first` on; first is known at compile time. */
-    template <int count>
-    __device__ __forceinline__ void fill_panel_16bit(uint32_t panel, const float (&sums)[count], int first) const {
-        int32_t lane = thread % 32, line = thread / 32 * 16 + lane % 16; // row of the panel that this lane addresses
+    /* `width` columns of the sums from `first` on, known at compile time. A panel that is not full has its rows packed; a
+     * transposed one always has rows of 64. */
+    template <bool transposed, int width, int parts, int count>
+    __device__ __forceinline__ void fill_16bit(uint32_t panel, const float (&sums)[parts][count], int first) const {
+        int32_t lane = thread % 32, warp = thread / 32, line = warp * 16 + lane % 16;
 #pragma unroll
-        for (int chunk = 0; chunk < 8; chunk += 2) { // of 8 columns, two at a time
+        for (int chunk = 0; chunk < width / 8; chunk += 2) { // of 8 columns, two at a time
             uint32_t words[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 int element = (first / 8 + chunk) * 4 + 2 * i;
-                words[i] = lls__gemm_pack_16bit(params.p.out.dtype, factor * sums[element], factor * sums[element + 1]);
+                words[i] = lls__gemm_pack_16bit(params.p.out.dtype, factor * sum_at(sums, element),
+                                                factor * sum_at(sums, element + 1));
             }
-            store_matrices(panel + line * 128 + (((chunk + lane / 16) ^ (line & 7)) << 4), words);
-        }
-    }
-
-    template <int count>
-    __device__ __forceinline__ void write_16bit(const float (&sums)[count], int64_t batch, int64_t row,
-                                                int64_t col) const {
-#pragma unroll
-        for (int first = 0; first < 2 * count; first += 128) {
-            const bool two = first + 64 < 2 * count;
-            open_panels();
-            fill_panel_16bit(panels, sums, first);
-            if (two) fill_panel_16bit(panels + LLS__SM90_PANEL_BYTES, sums, first + 64);
-            store_panels(1 + two, 64, batch, row, col + first);
+            int32_t row = transposed ? chunk * 8 + lane / 16 * 8 + lane % 8 : line;
+            int32_t piece = transposed ? warp * 2 + lane / 8 % 2 : chunk + lane / 16; // 16 bytes of the row
+            bool swizzled = transposed || width == 64;
+            store_matrices<transposed>(
+                panel + row * (swizzled ? 128 : width * 2) + ((piece ^ (swizzled ? row & 7 : 0)) << 4), words);
         }
     }
 
@@ -116,53 +111,99 @@ struct lls__sm90_writer {
         return sum; // alpha is 1
     }
 
-    /* 32 columns from `first` on; first is known at compile time. */
-    template <typename Sum, int count>
-    __device__ __forceinline__ void fill_panel(uint32_t panel, const Sum (&sums)[count], int first, float by) const {
+    /* The same with 32-bit elements, of which a full panel holds 32 columns. */
+    template <int width, bool packed, typename Sum, int parts, int count>
+    __device__ __forceinline__ void fill_32bit(uint32_t panel, const Sum (&sums)[parts][count], int first,
+                                               float by) const {
         int32_t lane = thread % 32, line = thread / 32 * 16 + lane / 4;
 #pragma unroll
-        for (int i = 0; i < 8; i++) { // 4 groups of 8 columns, upper and lower rows
+        for (int i = 0; i < width / 4; i++) { // groups of 8 columns, upper and lower rows
             int group = i / 2, low = i % 2, element = (first / 8 + group) * 4 + 2 * low;
-            uint32_t at = panel + (line + 8 * low) * 128 + (((2 * group + lane % 4 / 2) ^ (line & 7)) << 4) +
-                          lane % 2 * 8;
-            asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(at), "r"(lls__sm90_bits(scaled(sums[element], by))),
-                         "r"(lls__sm90_bits(scaled(sums[element + 1], by)))
+            int32_t row = line + 8 * low, piece = 2 * group + lane % 4 / 2;
+            uint32_t to = panel + row * (packed ? width * 4 : 128) + ((piece ^ (packed ? 0 : line & 7)) << 4);
+            asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to + lane % 2 * 8),
+                         "r"(lls__sm90_bits(scaled(sum_at(sums, element), by))),
+                         "r"(lls__sm90_bits(scaled(sum_at(sums, element + 1), by)))
                          : "memory");
         }
     }
 
-    template <typename Sum, int count>
-    __device__ __forceinline__ void write_32bit(const Sum (&sums)[count], int64_t batch, int64_t row,
-                                                int64_t col) const {
+    /* The sums' columns [first, first + width) into a panel, as elements of elem_bytes. */
+    template <bool swapped, int elem_bytes, int width, typename Sum, int parts, int count>
+    __device__ __forceinline__ void fill(uint32_t panel, const Sum (&sums)[parts][count], int first) const {
+        if constexpr (elem_bytes == 2) fill_16bit<swapped, width>(panel, sums, first);
+        else fill_32bit<width, width != 32>(panel, sums, first, factor);
+    }
+
+    /* One thread: from the panel to out, where the sums' row and column 0 are `row` and `col`. */
+    template <bool swapped, int width>
+    __device__ __forceinline__ void store(const CUtensorMap &map, uint32_t panel, int64_t batch, int64_t row,
+                                          int64_t col) const {
+        if constexpr (swapped) {
 #pragma unroll
-        for (int first = 0; first < 2 * count; first += 64) {
-            open_panels();
-            fill_panel(panels, sums, first, factor);
-            fill_panel(panels + LLS__SM90_PANEL_BYTES, sums, first + 32, factor);
-            store_panels(2, 32, batch, row, col + first);
+            for (int i = 0; i < width; i += LLS__SM90_SWAPPED_ROWS)
+                lls__tma_store(&map, panel + i * 128, (int32_t)row, (int32_t)col + i, (int32_t)batch);
+        } else {
+            lls__tma_store(&map, panel, (int32_t)col, (int32_t)row, (int32_t)batch);
         }
     }
 
-    __device__ __forceinline__ bool is_16bit() const {
-        return params.p.out.dtype == LLS_F16 || params.p.out.dtype == LLS_BF16;
-    }
-    template <int count>
-    __device__ __forceinline__ void write_typed(const float (&sums)[count], int64_t batch, int64_t row,
+    template <bool swapped, int elem_bytes, typename Sum, int parts, int count>
+    __device__ __forceinline__ void write_typed(const Sum (&sums)[parts][count], int64_t batch, int64_t row,
                                                 int64_t col) const {
-        if (is_16bit()) write_16bit(sums, batch, row, col);
-        else write_32bit(sums, batch, row, col);
-    }
-    template <int count>
-    __device__ __forceinline__ void write_typed(const int32_t (&sums)[count], int64_t batch, int64_t row,
-                                                int64_t col) const {
-        write_32bit(sums, batch, row, col);
+        const int cols = 2 * parts * count, full = 128 / elem_bytes, rest = cols % full;
+#pragma unroll
+        for (int first = 0; first < cols; first += full * num_panels) {
+            open_panels();
+#pragma unroll
+            for (int i = 0; i < num_panels; i++) {
+                int begin = first + i * full;
+                if (begin + full <= cols) fill<swapped, elem_bytes, full>(panel(i), sums, begin);
+                else if constexpr (rest > 0)
+                    if (begin < cols) fill<swapped, elem_bytes, rest>(panel(i), sums, begin);
+            }
+            lls__tma_fence();
+            sync();
+            if (thread == 0) {
+#pragma unroll
+                for (int i = 0; i < num_panels; i++) {
+                    int begin = first + i * full;
+                    if (begin + full <= cols) store<swapped, full>(params.out, panel(i), batch, row, col + begin);
+                    else if constexpr (rest > 0)
+                        if (begin < cols)
+                            store<swapped, rest>(swapped ? params.out : params.out_rest, panel(i), batch, row,
+                                                 col + begin);
+                }
+                lls__tma_store_commit();
+            }
+        }
     }
 
-    /* 64 rows of the tile, from its row `first` on. */
-    template <typename Sum, int count>
-    __device__ __forceinline__ void write(const Sum (&sums)[count], const lls__sm90_tile &t, int32_t first) const {
-        if (t.row + first < t.row_end && t.col < params.p.n)
-            write_typed(sums, params.p.offsets ? 0 : t.batch, t.row + first, t.col);
+    template <int parts, int count>
+    __device__ __forceinline__ void write_plain(const float (&sums)[parts][count], int64_t batch, int64_t row,
+                                                int64_t col) const {
+        if (params.p.out.dtype == LLS_F32) write_typed<false, 4>(sums, batch, row, col);
+        else write_typed<false, 2>(sums, batch, row, col);
+    }
+    template <int parts, int count>
+    __device__ __forceinline__ void write_plain(const int32_t (&sums)[parts][count], int64_t batch, int64_t row,
+                                                int64_t col) const {
+        write_typed<false, 4>(sums, batch, row, col);
+    }
+
+    /* Whether the tile leaves as it is. A TMA store is cut at the end of the tensor, not of a group. */
+    template <typename Block> __device__ __forceinline__ bool is_plain(const lls__sm90_tile &t) const {
+        return params.tma_store && params.split == 1 && !(params.p.offsets && t.row + Block::tile_m > t.row_end);
+    }
+
+    /* 64 rows of a plain tile, from its row `first` on. */
+    template <bool swapped, typename Sum, int parts, int count>
+    __device__ __forceinline__ void write(const Sum (&sums)[parts][count], const lls__sm90_tile &t,
+                                          int32_t first) const {
+        int64_t row = t.row + first, batch = params.p.offsets ? 0 : t.batch;
+        if (row >= t.row_end || t.col >= params.p.n) return;
+        if constexpr (swapped) write_typed<true, 2>(sums, batch, row, t.col);
+        else write_plain(sums, batch, row, t.col);
     }
 
     // ---- Everything else ---------------------------------------------------------------------------------
@@ -187,13 +228,12 @@ struct lls__sm90_writer {
         asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "r"(at));
     }
 
-    /* A thread: half a row of the panel. */
+    /* 64 rows of 32 columns, from the first panel, which fill_32bit filled. A thread: half a row. */
     template <typename Sum>
-    __device__ __forceinline__ void finish_panel(uint32_t panel, int64_t batch, int64_t row, int64_t row_end,
-                                                 int64_t col) const {
+    __device__ __forceinline__ void finish_panel(int64_t batch, int64_t row, int64_t row_end, int64_t col) const {
         const lls__gemm_problem &p = params.p;
         int32_t line = thread / 2, half = thread % 2;
-        uint32_t at = panel + line * 128;
+        uint32_t at = panels + line * 128;
         row += line, col += half * 16;
         if (row >= row_end || col >= p.n) return;
         lls__gemm_run_pointers run;
@@ -215,16 +255,5 @@ struct lls__sm90_writer {
             load_pair(at + (((half * 4 + i / 4) ^ (line & 7)) << 4) + i % 4 * 4, x, y);
             lls__gemm_finish_pair(p, batch, row, col + i, x, y);
         }
-    }
-
-    /* 64 rows of 32 columns. */
-    template <typename Sum>
-    __device__ __forceinline__ void write_any(const Sum (&sums)[16], int64_t batch, int64_t row, int64_t row_end,
-                                              int64_t col) const {
-        if (row >= row_end || col >= params.p.n) return;
-        open_panels();
-        fill_panel(panels, sums, 0, 1);
-        sync();
-        finish_panel<Sum>(panels, batch, row, row_end, col);
     }
 };
