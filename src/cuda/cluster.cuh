@@ -9,9 +9,16 @@ __device__ __forceinline__ uint32_t lls__cluster_rank() {
     return rank;
 }
 
-/* All threads of all blocks; what was written before is visible after. */
+/* All threads of all blocks; what was written before is visible after. In two halves, for work in between. */
+__device__ __forceinline__ void lls__cluster_arrive() {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void lls__cluster_wait() {
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 __device__ __forceinline__ void lls__cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+    lls__cluster_arrive();
+    lls__cluster_wait();
 }
 
 /* The same without the memory: for threads that only wait for each other. */

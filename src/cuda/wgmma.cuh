@@ -22,11 +22,11 @@ template <int pending> __device__ __forceinline__ void lls__wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-/* Describes an operand that begins at this shared-memory address. `piece_bytes`: from one piece of 64 along m or n to the
- * next, for MN-major operands. */
+/* Describes an operand that begins at this shared-memory address, of 18 bits. `piece_bytes`: from one piece of 64 along m or n to the
+ * next, for MN-major operands; else 0. */
 __device__ __forceinline__ uint64_t lls__wgmma_operand(uint32_t address, uint32_t piece_bytes) {
-    const uint64_t swizzle_128 = (uint64_t)1 << 62, eight_rows = (uint64_t)(1024 >> 4) << 32;
-    return swizzle_128 | eight_rows | (uint64_t)(piece_bytes >> 4) << 16 | (address & 0x3ffff) >> 4;
+    const uint32_t swizzle_128 = 1u << 30, eight_rows = 1024 >> 4;
+    return (uint64_t)(swizzle_128 | eight_rows) << 32 | (piece_bytes >> 4 << 16) | address >> 4;
 }
 
 /* Types of a and b; the sums are int32 for i8, else fp32. */

@@ -84,7 +84,7 @@ typedef struct view {
     lls__gemm_problem p; // out's rows contiguous
     lls__tma_tensor a, b, out;
     bool a_mn, b_mn, promoted, tma_store;
-    int32_t elems; // of k, a stage
+    int32_t elems;                   // of k, a stage
     lls__sm90_shape ways[MOST_WAYS]; // each use of the types and layouts that there are tiles for
     int32_t num_ways;
 } view;
@@ -207,12 +207,13 @@ static const char *look(const lls__gemm_problem *problem, view *v) {
     v->elems = (int32_t)(LLS__SM90_STAGE_ROW / lls__elem_size(p->a.dtype));
     int64_t k_steps = (p->k + v->elems - 1) / v->elems;
     if (p->m > INT32_MAX / 2 || p->n > INT32_MAX / 2 || k_steps > INT32_MAX / 256) return "takes sizes below 2^30";
+    if (v->tma_store && !p->offsets) {
+        add_way(v, plain, (int32_t)k_steps);
+        if (!invariant && lls__elem_size(p->out.dtype) == 2) add_way(v, swapped, (int32_t)k_steps);
+    }
+    int32_t before = v->num_ways;
     add_way(v, any, (int32_t)k_steps);
-    if (v->num_ways == 0) return "has no instance for these types";
-    if (!v->tma_store || p->offsets) return NULL;
-    add_way(v, plain, (int32_t)k_steps);
-    if (!invariant && lls__elem_size(p->out.dtype) == 2) add_way(v, swapped, (int32_t)k_steps);
-    return NULL;
+    return v->num_ways > before ? NULL : "has no instance for these types";
 }
 
 static void restrict_to(const lls_ctx *ctx, view *v, lls__sm90_rung rung) {
@@ -237,7 +238,8 @@ int32_t lls__gemm_sm90_configs(const lls_ctx *ctx, const lls__gemm_problem *p,
 }
 
 // The instance that runs a configuration, or NULL and why there is none.
-static const lls__kernel *kernel_of(const view *v, const lls__gemm_config *c, const char **fault) {
+static const lls__kernel *kernel_of(const view *v, const lls__gemm_config *c, const lls__sm90_shape **way,
+                                    const char **fault) {
     *fault = "there is no such tile for this call";
     for (int32_t w = 0; w < v->num_ways; w++) {
         const lls__sm90_shape *s = &v->ways[w];
@@ -245,7 +247,9 @@ static const lls__kernel *kernel_of(const view *v, const lls__gemm_config *c, co
             if (s->tiles[i][0] != c->tile_m || s->tiles[i][1] != c->tile_n || s->swap != c->swap) continue;
             *fault = s->only_n && c->tile_n != s->only_n ? "block scales need 128 columns a tile"
                                                          : lls__sm90_config_fault(s, c);
-            return *fault ? NULL : &lls__gemm_sm90_kernels[s->tiles + i - tiles];
+            if (*fault) continue; // another way may have the tile too
+            *way = s;
+            return &lls__gemm_sm90_kernels[s->tiles + i - tiles];
         }
     }
     return NULL;
@@ -271,15 +275,16 @@ static bool best(const view *v, lls__gemm_config *out) {
 }
 
 static lls_status choose(const char *op, const lls_ctx *ctx, view *v, const char *pinned, lls__gemm_config *out,
-                         const lls__kernel **kernel) {
-    const char *fault, *tuned = !pinned && v->ways[0].any_split ? lls__gemm_tuned(ctx, &v->p) : NULL;
+                         const lls__sm90_shape **way, const lls__kernel **kernel) {
+    const char *fault, *tuned = NULL;
+    if (!pinned && !(v->p.flags & LLS_GEMM_BATCH_INVARIANT)) tuned = lls__gemm_tuned(ctx, &v->p);
     if (pinned && !lls__gemm_config_parse(pinned, out))
         return lls__fail(LLS_ERR_ARGUMENT,
                          "%s: config is \"%s\", must be like \"tile=128x256 stages=4 cluster=1x1 split=1 raster=8\"",
                          op, pinned);
-    bool given = pinned || (tuned && lls__gemm_config_parse(tuned, out) && kernel_of(v, out, &fault));
+    bool given = pinned || (tuned && lls__gemm_config_parse(tuned, out) && kernel_of(v, out, way, &fault));
     if (!given && !best(v, out)) return lls__fail(LLS_ERR_UNSUPPORTED, "%s: no configuration runs this call", op);
-    *kernel = kernel_of(v, out, &fault);
+    *kernel = kernel_of(v, out, way, &fault);
     if (*kernel) return LLS_OK;
     return lls__fail(LLS_ERR_ARGUMENT, "%s: config is \"%s\", which cannot run this call: %s", op, pinned, fault);
 }
@@ -323,11 +328,12 @@ lls_status lls__gemm_sm90_launch(const char *op, lls_ctx *ctx, const lls__gemm_p
                                  lls__sm90_rung rung, lls_stream stream) {
     view v;
     lls__gemm_config c;
+    const lls__sm90_shape *way;
     const lls__kernel *kernel;
     const char *why = look(problem, &v);
     if (why) return lls__fail(LLS_ERR_INTERNAL, "%s: %s", op, why);
     restrict_to(ctx, &v, rung);
-    LLS_TRY(choose(op, ctx, &v, pinned, &c, &kernel));
+    LLS_TRY(choose(op, ctx, &v, pinned, &c, &way, &kernel));
     if (c.swap) swap(&v);
     lls__sm90_params params = {
         .p = v.p,
@@ -336,7 +342,7 @@ lls_status lls__gemm_sm90_launch(const char *op, lls_ctx *ctx, const lls__gemm_p
         .tma_store = v.tma_store,
         .units_m = ceil_div(ceil_div(v.p.m, c.tile_m), c.cluster_m),
         .units_n = ceil_div(ceil_div(v.p.n, c.tile_n), c.cluster_n),
-        .k_steps = v.ways[0].k_steps,
+        .k_steps = way->k_steps,
         .stages = c.stages,
         .cluster_m = c.cluster_m,
         .cluster_n = c.cluster_n,
@@ -348,12 +354,12 @@ lls_status lls__gemm_sm90_launch(const char *op, lls_ctx *ctx, const lls__gemm_p
         return lls__fail(LLS_ERR_UNSUPPORTED, "%s: out has %lld tiles, must be below 2^31", op, (long long)units);
     params.units = (int32_t)units;
     LLS_TRY(encode(&v, &c, &params));
-    int32_t cluster = c.cluster_m * c.cluster_n * c.split, slots = lls__sm90_slots(ctx->num_sms, cluster);
+    int32_t cluster = c.cluster_m * c.cluster_n * c.split, slots = lls__sm90_slots(way, &c);
     int64_t clusters = v.p.offsets || units > slots ? slots : units;
     lls__grid shape = {
         .grid = {(uint32_t)(clusters * cluster), 1, 1},
         .block = {LLS__SM90_THREADS(c.tile_m), 1, 1},
-        .shared_bytes = (uint32_t)lls__sm90_shared_bytes(&c),
+        .shared_bytes = (uint32_t)lls__sm90_shared_bytes(&c, v.p.offsets != NULL),
         .early = true,
     };
     if (cluster > 1) shape.cluster[0] = (uint32_t)cluster, shape.cluster[1] = shape.cluster[2] = 1;

@@ -71,6 +71,10 @@ template <typename Family, int tile_m_, int tile_n_> struct lls__sm90_block {
         row_mates = 0, col_mates = ((1u << p.cluster_m) - 1) << (p.cluster_m * rank_n);
         for (int32_t j = 0; j < p.cluster_n; j++) row_mates |= 1u << (rank_m + p.cluster_m * j);
     }
+    /* Whether it loads for others. */
+    __device__ __forceinline__ bool shares() const {
+        return cluster > params.split;
+    }
     __device__ __forceinline__ uint32_t full(int32_t s) const {
         return barriers + 8 * s;
     }
@@ -179,7 +183,7 @@ template <typename Family, int tile_m_, int tile_n_> struct lls__sm90_block {
 
     /* This warpgroup has read stage s: tells everyone who loads into it. */
     __device__ __forceinline__ void release(int32_t s, int32_t thread) const {
-        if ((row_mates | col_mates) == 1) { // nobody shares
+        if (!shares()) {
             if (thread == 0) lls__mbarrier_arrive(empty(s));
         } else if (thread < cluster && (row_mates | col_mates) >> thread & 1) {
             lls__mbarrier_arrive_at(empty(s), thread);
@@ -189,11 +193,13 @@ template <typename Family, int tile_m_, int tile_n_> struct lls__sm90_block {
     /* Descriptors of this warpgroup's rows of a, and of b, in stage s, at step `step` of its 4. */
     __device__ __forceinline__ uint64_t operand_a(int32_t s, int32_t warpgroup, int block, int step) const {
         uint32_t at = stage_a(s) + (warpgroup * blocks_m + block) * 64 * LLS__SM90_STAGE_ROW;
-        return lls__wgmma_operand(at + step * (Family::a_mn ? 16 * LLS__SM90_STAGE_ROW : 32), 64 * LLS__SM90_STAGE_ROW);
+        return lls__wgmma_operand(at + step * (Family::a_mn ? 16 * LLS__SM90_STAGE_ROW : 32),
+                                  Family::a_mn ? 64 * LLS__SM90_STAGE_ROW : 0);
     }
     __device__ __forceinline__ uint64_t operand_b(int32_t s, int block, int step) const {
         uint32_t at = stage_b(s) + block * block_n * LLS__SM90_STAGE_ROW;
-        return lls__wgmma_operand(at + step * (Family::b_mn ? 16 * LLS__SM90_STAGE_ROW : 32), 64 * LLS__SM90_STAGE_ROW);
+        return lls__wgmma_operand(at + step * (Family::b_mn ? 16 * LLS__SM90_STAGE_ROW : 32),
+                                  Family::b_mn ? 64 * LLS__SM90_STAGE_ROW : 0);
     }
 
     /* Starts step `step` of the 4 of stage s. */
@@ -247,11 +253,14 @@ template <typename Family, int tile_m_, int tile_n_> struct lls__sm90_block {
         for (int32_t k = t.k_begin; k < t.k_end; k++) {
             Sums part;
             int32_t s = ring->stage;
-            float scale_b = p.scale_b.blocks ? lls__gemm_scale_at(&p.scale_b, t.batch, col, k * Family::elems) : 1;
-            float scale[2] = {scale_b, scale_b};
-            if (p.scale_a.blocks) {
-                scale[0] *= lls__gemm_scale_at(&p.scale_a, t.batch, upper, k * Family::elems);
-                scale[1] *= lls__gemm_scale_at(&p.scale_a, t.batch, lower, k * Family::elems);
+            float scale[2] = {1, 1};
+            if constexpr (tile_n == LLS__GEMM_BLOCK) { // other tiles are for calls without block scales
+                if (p.scale_b.blocks)
+                    scale[0] = scale[1] = lls__gemm_scale_at(&p.scale_b, t.batch, col, k * Family::elems);
+                if (p.scale_a.blocks) {
+                    scale[0] *= lls__gemm_scale_at(&p.scale_a, t.batch, upper, k * Family::elems);
+                    scale[1] *= lls__gemm_scale_at(&p.scale_a, t.batch, lower, k * Family::elems);
+                }
             }
             lls__mbarrier_wait(full(s), ring->parity);
             await_turn(warpgroup);
@@ -327,6 +336,7 @@ __device__ __forceinline__ void lls__sm90_finish(const Block &block, const typen
                                                  int32_t warpgroup, int32_t thread) {
     typedef typename Block::Sum Sum;
     const int threads = 128 * Block::warpgroups, quads = Block::tile_n / 8, panels = Block::tile_n / 32;
+    static_assert(Block::tile_n % 32 == 0, "whole panels");
     const int32_t split = block.params.split;
     // Quad q of block b lies (b * quads + q) * threads * 16 further.
     uint32_t own = block.stages + (warpgroup * 128 + thread) * 16;
@@ -390,15 +400,19 @@ __device__ __forceinline__ void lls__gemm_sm90(const lls__sm90_params &params) {
     const Block block(params, shared);
     // From lane 0, so that the compiler sees that a warp goes one way.
     int32_t warp = __shfl_sync(~0u, threadIdx.x / 32, 0), warpgroup = warp / 4 - 1, thread = threadIdx.x % 128;
+    // What does not depend on the kernel before comes first: it may run beside that one's end.
     if (threadIdx.x == 0) {
         lls__tma_prefetch(&params.a), lls__tma_prefetch(&params.b);
+        if (params.tma_store) lls__tma_prefetch(&params.out);
         block.init_barriers();
     }
+    block.meet();
     lls__grid_wait();
     lls__grid_release();
-    if (params.p.offsets && warp == 0) block.make_table();
-    __syncthreads();
-    if (block.cluster > 1) lls__cluster_meet();
+    if (params.p.offsets) {
+        if (warp == 0) block.make_table();
+        __syncthreads();
+    }
 
     lls__sm90_ring ring = {0, 0};
     int32_t group = 0, first = blockIdx.x, step = gridDim.x, units = block.units();
@@ -413,6 +427,7 @@ __device__ __forceinline__ void lls__gemm_sm90(const lls__sm90_params &params) {
             __syncwarp();
             if (!Family::plain) lls__sm90_finish_idle(block);
         }
+        if (block.shares()) lls__cluster_arrive();
     } else {
         if (Block::warpgroups == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         if (Block::warpgroups == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
@@ -423,18 +438,18 @@ __device__ __forceinline__ void lls__gemm_sm90(const lls__sm90_params &params) {
             lls__sm90_tile t = block.tile(unit, &group);
             if constexpr (Family::promoted) block.multiply_tile_promoted(t, &ring, sums, warpgroup, thread);
             else block.multiply_tile(t, &ring, sums, warpgroup, thread);
+            if (block.shares() && unit + step >= units) lls__cluster_arrive();
             if constexpr (!Family::plain) {
-                if (!writer.template is_plain<Block>(t)) {
+                if (!writer.is_plain()) {
                     lls__sm90_finish(block, sums, t, writer, warpgroup, thread);
                     continue;
                 }
             }
 #pragma unroll
             for (int b = 0; b < Block::blocks_m; b++)
-                writer.template write<Family::swapped>(sums[b], t, (warpgroup * Block::blocks_m + b) * 64);
+                writer.template write<Family>(sums[b], t, (warpgroup * Block::blocks_m + b) * 64);
         }
         if (thread == 0) lls__tma_store_wait_read<0>(); // the panels may go
     }
-    if (block.cluster > 1)
-        lls__cluster_sync(); // nobody leaves while others still load into it or arrive at its barriers
+    if (block.shares()) lls__cluster_wait(); // nobody leaves while others still load into it or arrive at its barriers
 }

@@ -19,9 +19,7 @@ enum {
                             128, /* a warpgroup's piece of out on its way through shared memory: 1 or 2 at a time */
     LLS__SM90_SWAPPED_ROWS = 16, /* of out, that one store of a swapped tile takes: its columns are multiples */
     LLS__SM90_MAX_STAGES = 16,
-    LLS__SM90_MAX_GROUPS = 512, /* of a grouped product */
-    /* barriers and, for grouped products, the table of tiles */
-    LLS__SM90_TABLE_BYTES = 2 * LLS__SM90_MAX_STAGES * 8 + (LLS__SM90_MAX_GROUPS + 1) * 4 + 4
+    LLS__SM90_MAX_GROUPS = 512 /* of a grouped product */
 };
 
 typedef struct lls__sm90_params {
@@ -41,41 +39,40 @@ typedef struct lls__sm90_params {
  * that one of them fills all multiprocessors equally. A swapped family computes out^T = b^T a^T: the side that tiles cut
  * finely then lies along m.
  * f8: the tensor core keeps the whole sum; f8p: fp32 adds it up every 128 of k, and the block scales with it. */
+// clang-format off
 #define LLS_SM90_FEW_TILES(X, family) X(family, 128, 256) X(family, 128, 128) X(family, 64, 128)
-#define LLS_SM90_ANY_TILES(X, family)                                                                 \
-    X(family, 64, 64)                                                                                 \
-    X(family, 64, 128)                                                                                \
-    X(family, 64, 256) X(family, 128, 64) X(family, 128, 128) X(family, 128, 192) X(family, 128, 256) \
-        X(family, 256, 128)
-#define LLS_SM90_PLAIN_TILES(X, family)                                                                     \
-    X(family, 64, 96)                                                                                       \
-    X(family, 128, 80)                                                                                      \
-    X(family, 128, 96) X(family, 128, 112) X(family, 128, 144) X(family, 128, 160) X(family, 128, 176)      \
-        X(family, 128, 208) X(family, 128, 224) X(family, 128, 320) X(family, 192, 176) X(family, 192, 192) \
-            X(family, 256, 96)
-#define LLS_SM90_SWAPPED_TILES(X, family)                                                                         \
-    X(family, 64, 16)                                                                                             \
-    X(family, 64, 32)                                                                                             \
-    X(family, 64, 48) X(family, 64, 64) X(family, 64, 80) X(family, 64, 96) X(family, 64, 128) X(family, 128, 80) \
-        X(family, 128, 96) X(family, 128, 144) X(family, 128, 208) X(family, 128, 256) X(family, 256, 96)
-#define LLS_SM90_BF16(X)           \
-    LLS_SM90_ANY_TILES(X, bf16_kk) \
-    LLS_SM90_FEW_TILES(X, bf16_kn) LLS_SM90_FEW_TILES(X, bf16_mk) LLS_SM90_FEW_TILES(X, bf16_mn)
-#define LLS_SM90_F16(X)           \
-    LLS_SM90_ANY_TILES(X, f16_kk) \
-    LLS_SM90_FEW_TILES(X, f16_kn) LLS_SM90_FEW_TILES(X, f16_mk) LLS_SM90_FEW_TILES(X, f16_mn)
-#define LLS_SM90_PLAIN(X)               \
-    LLS_SM90_PLAIN_TILES(X, bf16_plain) \
-    LLS_SM90_SWAPPED_TILES(X, bf16_swap) LLS_SM90_PLAIN_TILES(X, f16_plain) LLS_SM90_SWAPPED_TILES(X, f16_swap)
+#define LLS_SM90_ANY_TILES(X, family)                                                                \
+    X(family, 64, 64) X(family, 64, 128) X(family, 64, 256)                                          \
+    X(family, 128, 64) X(family, 128, 128) X(family, 128, 192) X(family, 128, 256) X(family, 256, 128)
+#define LLS_SM90_PLAIN_TILES(X, family)                                                              \
+    X(family, 64, 96)                                                                                \
+    X(family, 128, 80) X(family, 128, 96) X(family, 128, 112) X(family, 128, 144) X(family, 128, 160) \
+    X(family, 128, 176) X(family, 128, 208) X(family, 128, 224) X(family, 128, 320)                  \
+    X(family, 192, 176) X(family, 192, 192) X(family, 256, 96)
+#define LLS_SM90_SWAPPED_TILES(X, family)                                                            \
+    X(family, 64, 16) X(family, 64, 32) X(family, 64, 48) X(family, 64, 64) X(family, 64, 80)        \
+    X(family, 64, 96) X(family, 64, 128)                                                             \
+    X(family, 128, 80) X(family, 128, 96) X(family, 128, 144) X(family, 128, 208) X(family, 128, 256) \
+    X(family, 256, 96)
+#define LLS_SM90_BF16(X)                                                  \
+    LLS_SM90_ANY_TILES(X, bf16_kk) LLS_SM90_FEW_TILES(X, bf16_kn)         \
+    LLS_SM90_FEW_TILES(X, bf16_mk) LLS_SM90_FEW_TILES(X, bf16_mn)
+#define LLS_SM90_F16(X)                                                   \
+    LLS_SM90_ANY_TILES(X, f16_kk) LLS_SM90_FEW_TILES(X, f16_kn)           \
+    LLS_SM90_FEW_TILES(X, f16_mk) LLS_SM90_FEW_TILES(X, f16_mn)
+#define LLS_SM90_PLAIN(X)                                                 \
+    LLS_SM90_PLAIN_TILES(X, bf16_plain) LLS_SM90_SWAPPED_TILES(X, bf16_swap) \
+    LLS_SM90_PLAIN_TILES(X, f16_plain) LLS_SM90_SWAPPED_TILES(X, f16_swap)
 #define LLS_SM90_TF32(X) LLS_SM90_FEW_TILES(X, tf32)
 #define LLS_SM90_I8(X) LLS_SM90_FEW_TILES(X, i8)
-#define LLS_SM90_F8(X)                                                                                        \
-    LLS_SM90_FEW_TILES(X, f8_e4m3_e4m3)                                                                       \
-    X(f8p_e4m3_e4m3, 128, 176)                                                                                \
-    X(f8p_e4m3_e4m3, 128, 144)                                                                                \
-    X(f8p_e4m3_e4m3, 128, 128)                                                                                \
-    X(f8p_e4m3_e4m3, 64, 128) X(f8p_e4m3_e5m2, 128, 128) X(f8p_e4m3_e5m2, 64, 128) X(f8p_e5m2_e4m3, 128, 128) \
-        X(f8p_e5m2_e4m3, 64, 128) X(f8p_e5m2_e5m2, 128, 128) X(f8p_e5m2_e5m2, 64, 128)
+#define LLS_SM90_F8(X)                                                    \
+    LLS_SM90_FEW_TILES(X, f8_e4m3_e4m3)                                   \
+    X(f8p_e4m3_e4m3, 128, 192)                                            \
+    X(f8p_e4m3_e4m3, 128, 128) X(f8p_e4m3_e4m3, 64, 128)                  \
+    X(f8p_e4m3_e5m2, 128, 128) X(f8p_e4m3_e5m2, 64, 128)                  \
+    X(f8p_e5m2_e4m3, 128, 128) X(f8p_e5m2_e4m3, 64, 128)                  \
+    X(f8p_e5m2_e5m2, 128, 128) X(f8p_e5m2_e5m2, 64, 128)
+// clang-format on
 
 #define LLS_SM90_INSTANCES(X) \
     LLS_SM90_BF16(X) LLS_SM90_F16(X) LLS_SM90_PLAIN(X) LLS_SM90_TF32(X) LLS_SM90_I8(X) LLS_SM90_F8(X)

@@ -8,7 +8,8 @@ enum {
     STAGE_ROW = 128,
     PANEL_BYTES = 64 * 128,
     MAX_STAGES = 16,
-    TABLE_BYTES = 2 * MAX_STAGES * 8 + 513 * 4 + 4,
+    BARRIER_BYTES = 2 * MAX_STAGES * 8,
+    TABLE_BYTES = 513 * 4 + 4,
     SHARED_BYTES = 227 * 1024 /* that a block may have */
 };
 
@@ -32,25 +33,28 @@ static int32_t panels(const lls__gemm_config *c) {
     return c->tile_m == 192 ? 1 : 2;
 }
 
-int32_t lls__sm90_shared_bytes(const lls__gemm_config *c) {
-    return c->stages * stage_bytes(c) + warpgroups(c) * panels(c) * PANEL_BYTES + TABLE_BYTES;
+int32_t lls__sm90_shared_bytes(const lls__gemm_config *c, bool grouped) {
+    return c->stages * stage_bytes(c) + warpgroups(c) * panels(c) * PANEL_BYTES + BARRIER_BYTES +
+           (grouped ? TABLE_BYTES : 0);
 }
 
-int32_t lls__sm90_slots(int32_t num_sms, int32_t cluster) {
-    return cluster > 2 ? num_sms / cluster * 15 / 16 : num_sms / cluster;
+int32_t lls__sm90_slots(const lls__sm90_shape *s, const lls__gemm_config *c) {
+    int32_t cluster = c->cluster_m * c->cluster_n * c->split;
+    int32_t slots = s->num_sms / cluster;
+    return cluster > 2 ? slots * 15 / 16 : slots; // they do not fill every group of multiprocessors
 }
 
-static int32_t most_stages(const lls__gemm_config *c) {
+static int32_t most_stages(const lls__sm90_shape *s, const lls__gemm_config *c) {
     lls__gemm_config none = *c;
     none.stages = 0;
-    int32_t stages = (SHARED_BYTES - lls__sm90_shared_bytes(&none)) / stage_bytes(c);
+    int32_t stages = (SHARED_BYTES - lls__sm90_shared_bytes(&none, s->grouped)) / stage_bytes(c);
     return stages < MAX_STAGES ? stages : MAX_STAGES;
 }
 
 const char *lls__sm90_config_fault(const lls__sm90_shape *s, const lls__gemm_config *c) {
     if (c->cluster_m < 1 || c->cluster_n < 1 || c->split < 1 || c->raster < 1 || c->stages < 1)
         return "stages, cluster, split and raster must be 1 or more";
-    if (c->stages > most_stages(c)) return "its stages do not fit into shared memory";
+    if (c->stages > most_stages(s, c)) return "its stages do not fit into shared memory";
     if (c->swap != s->swap) return "it is the other way around";
     int32_t cluster = c->cluster_m * c->cluster_n;
     if (cluster > 8 || c->tile_m % (s->a_granule * c->cluster_n) || c->tile_n % (s->b_granule * c->cluster_m))
@@ -67,38 +71,51 @@ const char *lls__sm90_config_fault(const lls__sm90_shape *s, const lls__gemm_con
     return NULL;
 }
 
-/* The model, fitted to an H200. A multiprocessor multiplies 64 x 8 x 128 bytes of k in 16 cycles and takes in 64 bytes a
- * cycle, shared or not; it asks L2 for a line of 128 bytes every 2 cycles, or for what is wanted of one, and what blocks of a
- * cluster share is asked for once. All together take no more from L2 than it gives, and no more from memory. The loading
- * threads need some time for a stage however small. What a tile costs besides its stages: filling the ring, and the way out. */
+/* The model, fitted to an H200. A multiprocessor multiplies 64 x 8 x 128 bytes of k in 16 cycles. Its shared memory moves 128
+ * bytes a cycle: the stage as it comes, then a once, b once for each 64 rows. It takes in 64 bytes a cycle, shared or not; it
+ * asks L2 for a line of 128 bytes every 2 cycles, or for what is wanted of one, and what blocks of a cluster share is asked
+ * for once. All together take no more from L2 than it gives, and no more from memory. A stage takes some time however small,
+ * more if it comes from memory.
+ * What a tile costs besides its stages: filling the ring, and the way out. */
 double lls__sm90_cycles(const lls__sm90_shape *s, const lls__gemm_config *c) {
-    const double l2_bytes_a_cycle = 8300, memory_bytes_a_cycle = 2100, block_bytes_a_cycle = 63, line_cycles = 2.05,
-                 least_step = 220, out_bytes_a_cycle = 32, fill = 2500, exchange = 20000, sharing = 1.02;
+    const double l2_bytes_a_cycle = 6940, memory_bytes_a_cycle = 2230, block_bytes_a_cycle = 58.6, line_cycles = 2.26,
+                 shared_cycles = 0.893, least_step = 183, fresh_cycles = 0.67, out_bytes_a_cycle = 19.6, fill = 3580,
+                 meeting = 1130, exchange = 16900;
     int32_t cluster = c->cluster_m * c->cluster_n, together = cluster * c->split;
     int64_t tiles_m = ceil_div(ceil_div(s->m, c->tile_m), c->cluster_m) * c->cluster_m,
             tiles_n = ceil_div(ceil_div(s->n, c->tile_n), c->cluster_n) * c->cluster_n;
     int64_t blocks = tiles_m * tiles_n * s->batch * c->split;
-    int64_t slots = lls__sm90_slots(s->num_sms, together) * together;
-    double waves = (double)ceil_div(blocks, slots), busy = blocks < slots ? (double)blocks : (double)slots;
+    // Groups differ, which the host does not see: each ends with half a tile, the last wave is half full.
+    if (s->grouped) blocks = (int64_t)(((double)s->m / c->tile_m + 0.5) * (double)(tiles_n * s->batch * c->split));
+    int64_t slots = (int64_t)lls__sm90_slots(s, c) * together;
+    double waves = s->grouped ? at_least(1, (double)blocks / (double)slots + 0.5) : (double)ceil_div(blocks, slots);
+    double busy = blocks < slots ? (double)blocks : (double)slots;
     double steps = (double)ceil_div(s->k_steps, c->split);
 
     // The more a tile loads for what it multiplies, the sooner power limits the clock.
-    double multiply = c->tile_m / 64.0 * c->tile_n / 8.0 * 16 * (s->promoted ? 1.15 : 1.0);
-    multiply *= 0.82 + 20.0 * (1.0 / c->tile_m + 1.0 / c->tile_n) + (c->tile_m > c->tile_n ? 0.02 : 0);
+    double multiply = c->tile_m / 64.0 * c->tile_n / 8.0 * 16 * (s->promoted ? 1.1 : 1.0);
+    multiply *= 0.9 + 15.3 * (1.0 / c->tile_m + 1.0 / c->tile_n);
+    double shared = (2.0 * c->tile_m + c->tile_n * (1 + c->tile_m / 64.0)) * shared_cycles;
     double rows_a = (double)c->tile_m / c->cluster_n, rows_b = (double)c->tile_n / c->cluster_m; // loaded by a block
     double taken_in = (double)(c->tile_m + c->tile_n) * STAGE_ROW / block_bytes_a_cycle;
     double asked = (rows_a * s->a_lines + rows_b * s->b_lines) * line_cycles;
     double from_l2 = (rows_a + rows_b) * STAGE_ROW * busy / l2_bytes_a_cycle;
-    double step = at_least(at_least(at_least(multiply, taken_in), at_least(from_l2, asked)), least_step);
-    if (cluster > 1) step *= sharing;                                           // blocks wait for each other
-    if (c->tile_m < s->m && c->tile_m == 64 && c->cluster_m == 1) step *= 1.03; // b comes from L2 more often
+    double step = at_least(at_least(multiply, shared), at_least(taken_in, asked));
+    // Lines that no other block of a wave asks for come from memory.
+    double fresh = rows_b / (double)ceil_div(tiles_m, c->cluster_m) + rows_a / (double)ceil_div(tiles_n, c->cluster_n);
+    step = at_least(at_least(step, from_l2), least_step + fresh * fresh_cycles);
+    if (warpgroups(c) == 3) step *= 1.03;
+    else if (cluster > 1) step *= 0.98;
 
     double out = (double)c->tile_m * c->tile_n * s->out_bytes / out_bytes_a_cycle * (s->plain ? 1 : 2);
     if (c->split > 1) out = exchange + 2 * out / c->split;
     double unique = ((double)s->m + (double)s->n) * (double)s->batch * s->k_steps * STAGE_ROW +
                     (double)s->m * (double)s->n * (double)s->batch * s->out_bytes;
     double work = waves * (steps * step + out), memory = unique / memory_bytes_a_cycle;
-    return fill + at_least(work, memory) + 0.1 * (work + memory); // neither hides the other entirely
+    if (s->grouped) memory *= waves * (double)slots / (double)blocks; // blocks that have no more to do load nothing
+    double least = work < memory ? work : memory;
+    double start = fill + (cluster > 4 ? 2 * meeting : cluster > 1 ? meeting : 0);
+    return start + at_least(work, memory) + 0.04 * least; // neither hides all of the other
 }
 
 static int64_t min64(int64_t x, int64_t y) {
@@ -130,7 +147,7 @@ static bool config_at(const lls__sm90_shape *s, int32_t index, lls__gemm_config 
                             .cluster_n = cluster[1],
                             .split = cluster[2],
                             .swap = s->swap};
-    c->stages = most_stages(c), c->raster = raster_of(s, c);
+    c->stages = most_stages(s, c), c->raster = raster_of(s, c);
     *legal = (s->only_n == 0 || c->tile_n == s->only_n) && !lls__sm90_config_fault(s, c);
     return true;
 }

@@ -28,9 +28,9 @@ enum { LLS__SM90_MAX_CONFIGS = 768 };
 /* NULL when a block of this shape can run the configuration, else why not. */
 const char *lls__sm90_config_fault(const lls__sm90_shape *s, const lls__gemm_config *c);
 /* Bytes of dynamic shared memory. */
-int32_t lls__sm90_shared_bytes(const lls__gemm_config *c);
-/* Clusters of so many blocks that run at a time. */
-int32_t lls__sm90_slots(int32_t num_sms, int32_t cluster);
+int32_t lls__sm90_shared_bytes(const lls__gemm_config *c, bool grouped);
+/* Clusters that run at a time. */
+int32_t lls__sm90_slots(const lls__sm90_shape *s, const lls__gemm_config *c);
 /* All configurations that a product seen in these ways can use, the cheapest first. Returns how many. */
 int32_t lls__sm90_configs(const lls__sm90_shape *ways, int32_t num_ways, lls__gemm_config out[LLS__SM90_MAX_CONFIGS]);
 /* The cheapest alone; false when there is none. */

@@ -148,10 +148,32 @@ template <int num_panels> struct lls__sm90_writer {
         }
     }
 
-    template <bool swapped, int elem_bytes, typename Sum, int parts, int count>
-    __device__ __forceinline__ void write_typed(const Sum (&sums)[parts][count], int64_t batch, int64_t row,
-                                                int64_t col) const {
+    /* The first `rows` rows of a full panel, in 16-byte pieces, by all threads: TMA would store the next group's rows too. */
+    template <int elem_bytes>
+    __device__ __forceinline__ void store_rows(uint32_t panel, int32_t rows, int64_t row, int64_t col) const {
+        const int elems = 16 / elem_bytes;
+        const lls__gemm_matrix &out = params.p.out;
+        int32_t piece = thread % 8;
+        if (col + piece * elems >= params.p.n) return; // n is a multiple of a piece
+        char *to = (char *)out.data + (lls__gemm_offset(&out, row, col) + piece * elems) * elem_bytes;
+#pragma unroll
+        for (int32_t line = thread / 8; line < 64; line += 16) {
+            if (line >= rows) break;
+            uint4 v;
+            asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                         : "r"(panel + line * 128 + ((piece ^ (line & 7)) << 4)));
+            *(uint4 *)(to + line * out.row * elem_bytes) = v;
+        }
+    }
+
+    /* `rows` of the 64; fewer in the last tile of a group alone. */
+    template <typename Family, int elem_bytes, typename Sum, int parts, int count>
+    __device__ __forceinline__ void write_typed(const Sum (&sums)[parts][count], int32_t rows, int64_t batch,
+                                                int64_t row, int64_t col) const {
         const int cols = 2 * parts * count, full = 128 / elem_bytes, rest = cols % full;
+        const bool swapped = Family::swapped, masked = !Family::plain && rows < 64;
+        static_assert(rest == 0 || Family::plain, "groups have full panels");
 #pragma unroll
         for (int first = 0; first < cols; first += full * num_panels) {
             open_panels();
@@ -162,9 +184,15 @@ template <int num_panels> struct lls__sm90_writer {
                 else if constexpr (rest > 0)
                     if (begin < cols) fill<swapped, elem_bytes, rest>(panel(i), sums, begin);
             }
-            lls__tma_fence();
+            if (!masked) lls__tma_fence();
             sync();
-            if (thread == 0) {
+            if (masked) {
+#pragma unroll
+                for (int i = 0; i < num_panels; i++) {
+                    int begin = first + i * full;
+                    if (begin < cols) store_rows<elem_bytes>(panel(i), rows, row, col + begin);
+                }
+            } else if (thread == 0) {
 #pragma unroll
                 for (int i = 0; i < num_panels; i++) {
                     int begin = first + i * full;
@@ -179,31 +207,32 @@ template <int num_panels> struct lls__sm90_writer {
         }
     }
 
-    template <int parts, int count>
-    __device__ __forceinline__ void write_plain(const float (&sums)[parts][count], int64_t batch, int64_t row,
-                                                int64_t col) const {
-        if (params.p.out.dtype == LLS_F32) write_typed<false, 4>(sums, batch, row, col);
-        else write_typed<false, 2>(sums, batch, row, col);
-    }
-    template <int parts, int count>
-    __device__ __forceinline__ void write_plain(const int32_t (&sums)[parts][count], int64_t batch, int64_t row,
-                                                int64_t col) const {
-        write_typed<false, 4>(sums, batch, row, col);
-    }
-
-    /* Whether the tile leaves as it is. A TMA store is cut at the end of the tensor, not of a group. */
-    template <typename Block> __device__ __forceinline__ bool is_plain(const lls__sm90_tile &t) const {
-        return params.tma_store && params.split == 1 && !(params.p.offsets && t.row + Block::tile_m > t.row_end);
+    /* Whether the tile leaves as it is. */
+    __device__ __forceinline__ bool is_plain() const {
+        return params.tma_store && params.split == 1;
     }
 
     /* 64 rows of a plain tile, from its row `first` on. */
-    template <bool swapped, typename Sum, int parts, int count>
+    template <typename Family, typename Sum, int parts, int count>
     __device__ __forceinline__ void write(const Sum (&sums)[parts][count], const lls__sm90_tile &t,
                                           int32_t first) const {
         int64_t row = t.row + first, batch = params.p.offsets ? 0 : t.batch;
         if (row >= t.row_end || t.col >= params.p.n) return;
-        if constexpr (swapped) write_typed<true, 2>(sums, batch, row, t.col);
-        else write_plain(sums, batch, row, t.col);
+        // A TMA store is cut at the end of the tensor, not of a group.
+        int32_t rows = params.p.offsets ? (int32_t)min(t.row_end - row, (int64_t)64) : 64;
+        if constexpr (Family::swapped) write_typed<Family, 2>(sums, rows, batch, row, t.col);
+        else write_plain<Family>(sums, rows, batch, row, t.col);
+    }
+    template <typename Family, int parts, int count>
+    __device__ __forceinline__ void write_plain(const float (&sums)[parts][count], int32_t rows, int64_t batch,
+                                                int64_t row, int64_t col) const {
+        if (params.p.out.dtype == LLS_F32) write_typed<Family, 4>(sums, rows, batch, row, col);
+        else write_typed<Family, 2>(sums, rows, batch, row, col);
+    }
+    template <typename Family, int parts, int count>
+    __device__ __forceinline__ void write_plain(const int32_t (&sums)[parts][count], int32_t rows, int64_t batch,
+                                                int64_t row, int64_t col) const {
+        write_typed<Family, 4>(sums, rows, batch, row, col);
     }
 
     // ---- Everything else ---------------------------------------------------------------------------------
