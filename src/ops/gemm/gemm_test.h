@@ -83,6 +83,7 @@ void gemm_generate_edges(th *h);
 /* gemm_invariance_test.c */
 void gemm_generate_invariance(th *h);
 /* gemm_errors_test.c */
-gemm_case_fn gemm_errors, gemm_errors_of_i8, gemm_errors_of_scales, gemm_errors_of_epilogues, gemm_errors_of_pointers, gemm_errors_of_configs;
+gemm_case_fn gemm_errors, gemm_errors_of_i8, gemm_errors_of_scales, gemm_errors_of_epilogues, gemm_errors_of_pointers,
+    gemm_errors_of_configs;
 
 #endif

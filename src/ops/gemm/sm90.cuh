@@ -10,12 +10,12 @@
  * A block is a warpgroup that loads and `warpgroups` that multiply, each 64 x tile_n (times blocks_m) of the tile. They
  * meet at a ring of stages in shared memory; a stage holds 128 bytes of k of the tile's rows of a and columns of b:
  *
- *     loader       wait empty[s]; TMA a and b into stage s; they arrive at full[s]
+ *     loaders      of a, and of b: wait empty[s]; TMA into stage s; it arrives at full[s]
  *     multipliers  wait full[s]; four wgmma steps; when the stage before is done, arrive at its empty
  *
  * Tiles are dealt to blocks in advance (unit = blockIdx, + gridDim, ...), so that the loader runs ahead into the next tile
- * while the multipliers store the last one. Sums are added in the order of k, in one accumulator, whatever m is: a row's
- * bits do not depend on its neighbours. */
+ * while the multipliers store the last one. Sums are added in the order of k, in one accumulator, whatever m is: unless k is
+ * split, a row's bits do not depend on its neighbours. */
 #pragma once
 
 #include "cuda/cluster.cuh"

@@ -48,12 +48,12 @@ typedef struct lls__sm90_params {
     X(family, 64, 96)                                                                                \
     X(family, 128, 80) X(family, 128, 96) X(family, 128, 112) X(family, 128, 144) X(family, 128, 160) \
     X(family, 128, 176) X(family, 128, 208) X(family, 128, 224) X(family, 128, 320)                  \
-    X(family, 192, 176) X(family, 192, 192) X(family, 256, 96)
+    X(family, 192, 96) X(family, 192, 176) X(family, 192, 192) X(family, 256, 96)
 #define LLS_SM90_SWAPPED_TILES(X, family)                                                            \
     X(family, 64, 16) X(family, 64, 32) X(family, 64, 48) X(family, 64, 64) X(family, 64, 80)        \
     X(family, 64, 96) X(family, 64, 128)                                                             \
-    X(family, 128, 80) X(family, 128, 96) X(family, 128, 144) X(family, 128, 208) X(family, 128, 256) \
-    X(family, 256, 96)
+    X(family, 128, 80) X(family, 128, 96) X(family, 128, 144) X(family, 128, 160) X(family, 128, 208) \
+    X(family, 128, 256) X(family, 256, 96)
 #define LLS_SM90_BF16(X)                                                  \
     LLS_SM90_ANY_TILES(X, bf16_kk) LLS_SM90_FEW_TILES(X, bf16_kn)         \
     LLS_SM90_FEW_TILES(X, bf16_mk) LLS_SM90_FEW_TILES(X, bf16_mn)

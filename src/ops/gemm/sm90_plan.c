@@ -80,7 +80,7 @@ const char *lls__sm90_config_fault(const lls__sm90_shape *s, const lls__gemm_con
 double lls__sm90_cycles(const lls__sm90_shape *s, const lls__gemm_config *c) {
     const double l2_bytes_a_cycle = 6940, memory_bytes_a_cycle = 2230, block_bytes_a_cycle = 58.6, line_cycles = 2.26,
                  shared_cycles = 0.893, least_step = 183, fresh_cycles = 0.67, out_bytes_a_cycle = 19.6, fill = 3580,
-                 meeting = 1130, exchange = 16900;
+                 meeting = 1130, exchange = 16500;
     int32_t cluster = c->cluster_m * c->cluster_n, together = cluster * c->split;
     int64_t tiles_m = ceil_div(ceil_div(s->m, c->tile_m), c->cluster_m) * c->cluster_m,
             tiles_n = ceil_div(ceil_div(s->n, c->tile_n), c->cluster_n) * c->cluster_n;
@@ -100,21 +100,24 @@ double lls__sm90_cycles(const lls__sm90_shape *s, const lls__gemm_config *c) {
     double taken_in = (double)(c->tile_m + c->tile_n) * STAGE_ROW / block_bytes_a_cycle;
     double asked = (rows_a * s->a_lines + rows_b * s->b_lines) * line_cycles;
     double from_l2 = (rows_a + rows_b) * STAGE_ROW * busy / l2_bytes_a_cycle;
+    // Lines that no other block of a wave asks for come from memory; the same line for several blocks comes with delay.
+    double sharers = (double)ceil_div(tiles_m, c->cluster_m);
+    double fresh = rows_b / sharers * (sharers > 1 ? 1.3 : 1) + rows_a / (double)ceil_div(tiles_n, c->cluster_n);
+    if (warpgroups(c) == 1) taken_in *= 1 + 0.55 * fresh / (c->tile_m + c->tile_n);
     double step = at_least(at_least(multiply, shared), at_least(taken_in, asked));
-    // Lines that no other block of a wave asks for come from memory.
-    double fresh = rows_b / (double)ceil_div(tiles_m, c->cluster_m) + rows_a / (double)ceil_div(tiles_n, c->cluster_n);
     step = at_least(at_least(step, from_l2), least_step + fresh * fresh_cycles);
     if (warpgroups(c) == 3) step *= 1.03;
     else if (cluster > 1) step *= 0.98;
 
     double out = (double)c->tile_m * c->tile_n * s->out_bytes / out_bytes_a_cycle * (s->plain ? 1 : 2);
-    if (c->split > 1) out = exchange + 2 * out / c->split;
+    if (c->split > 1) out *= 2.0 / c->split;
     double unique = ((double)s->m + (double)s->n) * (double)s->batch * s->k_steps * STAGE_ROW +
                     (double)s->m * (double)s->n * (double)s->batch * s->out_bytes;
     double work = waves * (steps * step + out), memory = unique / memory_bytes_a_cycle;
     if (s->grouped) memory *= waves * (double)slots / (double)blocks; // blocks that have no more to do load nothing
     double least = work < memory ? work : memory;
     double start = fill + (cluster > 4 ? 2 * meeting : cluster > 1 ? meeting : 0);
+    if (c->split > 1) start += exchange * waves;
     return start + at_least(work, memory) + 0.04 * least; // neither hides all of the other
 }
 
