@@ -22,8 +22,8 @@ template <int pending> __device__ __forceinline__ void lls__wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-/* Describes an operand that begins at this shared-memory address, of 18 bits. `piece_bytes`: from one piece of 64 along m or n to the
- * next, for MN-major operands; else 0. */
+/* Describes an operand that begins at this shared-memory address, of 18 bits: without the block's rank in its cluster, which
+ * an address has above them. `piece_bytes`: from one piece of 64 along m or n to the next, for MN-major operands; else 0. */
 __device__ __forceinline__ uint64_t lls__wgmma_operand(uint32_t address, uint32_t piece_bytes) {
     const uint32_t swizzle_128 = 1u << 30, eight_rows = 1024 >> 4;
     return (uint64_t)(swizzle_128 | eight_rows) << 32 | (piece_bytes >> 4 << 16) | address >> 4;

@@ -258,16 +258,17 @@ static const lls__kernel *kernel_of(const view *v, const lls__gemm_config *c, co
 // The model's choice is remembered: it takes longer than the launch.
 static bool best(const view *v, lls__gemm_config *out) {
     static _Thread_local struct {
-        lls__sm90_shape shape; // of the first way, from which the others follow
+        lls__sm90_shape ways[MOST_WAYS];
         int32_t num_ways;
         lls__gemm_config config;
     } seen[64];
     const lls__sm90_shape *s = &v->ways[0];
+    const size_t bytes = (size_t)v->num_ways * sizeof *s;
     uint64_t slot = ((uint64_t)s->m * 31 + (uint64_t)s->n) * 31 + (uint64_t)s->k_steps;
     slot = (slot ^ slot >> 7 ^ slot >> 14) % LLS_COUNT(seen);
-    if (seen[slot].num_ways != v->num_ways || memcmp(&seen[slot].shape, s, sizeof *s)) {
+    if (seen[slot].num_ways != v->num_ways || memcmp(seen[slot].ways, v->ways, bytes)) {
         if (!lls__sm90_best(v->ways, v->num_ways, out)) return false;
-        memcpy(&seen[slot].shape, s, sizeof *s);
+        memcpy(seen[slot].ways, v->ways, bytes);
         seen[slot].num_ways = v->num_ways, seen[slot].config = *out;
     }
     *out = seen[slot].config;

@@ -48,12 +48,14 @@ template <typename Family, int tile_m_, int tile_n_> struct lls__sm90_block {
 
     const lls__sm90_params &params;
     uint32_t stages, staging, barriers; /* shared-memory addresses */
+    uint32_t operands;                  /* stages as descriptors take it: without the block's rank, above bit 24 */
     const int32_t *table;               /* grouped: units before each group, in shared memory */
     int32_t cluster, rank, rank_m, rank_n, split_rank;
     uint32_t row_mates, col_mates; /* blocks of the cluster that share a, that share b: bits */
 
     __device__ __forceinline__ lls__sm90_block(const lls__sm90_params &p, char *shared)
         : params(p), stages(lls__shared_address(shared)) {
+        operands = stages & 0x3ffff;
         staging = stages + p.stages * stage_bytes;
         uint32_t staging_bytes = warpgroups * panels * LLS__SM90_PANEL_BYTES;
         barriers = staging + staging_bytes;
@@ -192,12 +194,12 @@ template <typename Family, int tile_m_, int tile_n_> struct lls__sm90_block {
 
     /* Descriptors of this warpgroup's rows of a, and of b, in stage s, at step `step` of its 4. */
     __device__ __forceinline__ uint64_t operand_a(int32_t s, int32_t warpgroup, int block, int step) const {
-        uint32_t at = stage_a(s) + (warpgroup * blocks_m + block) * 64 * LLS__SM90_STAGE_ROW;
+        uint32_t at = operands + s * stage_bytes + (warpgroup * blocks_m + block) * 64 * LLS__SM90_STAGE_ROW;
         return lls__wgmma_operand(at + step * (Family::a_mn ? 16 * LLS__SM90_STAGE_ROW : 32),
                                   Family::a_mn ? 64 * LLS__SM90_STAGE_ROW : 0);
     }
     __device__ __forceinline__ uint64_t operand_b(int32_t s, int block, int step) const {
-        uint32_t at = stage_b(s) + block * block_n * LLS__SM90_STAGE_ROW;
+        uint32_t at = operands + s * stage_bytes + a_bytes + block * block_n * LLS__SM90_STAGE_ROW;
         return lls__wgmma_operand(at + step * (Family::b_mn ? 16 * LLS__SM90_STAGE_ROW : 32),
                                   Family::b_mn ? 64 * LLS__SM90_STAGE_ROW : 0);
     }
