@@ -55,6 +55,9 @@ static void every_list_is_legal_and_sorted(void **state) {
         lls__sm90_shape s = shape_of(sizes[i % 7], sizes[i / 7 % 7], steps[i / 49]);
         int32_t count = lls__sm90_configs(&s, 1, all);
         assert_in_range(count, 1, LLS__SM90_MAX_CONFIGS);
+        lls__gemm_config best;
+        assert_true(lls__sm90_best(&s, 1, &best));
+        assert_memory_equal(&best, &all[0], sizeof best);
         for (int32_t j = 0; j < count; j++) {
             const char *fault = lls__sm90_config_fault(&s, &all[j]);
             if (fault) fail_msg("%s", fault);

@@ -158,11 +158,13 @@ static bool config_at(const lls__sm90_shape *s, int32_t index, lls__gemm_config 
 typedef struct ranked {
     lls__gemm_config config;
     double cycles;
+    int32_t index; // orders those that take as long, so that lls__sm90_best finds the same
 } ranked;
 
 static int by_cycles(const void *x, const void *y) {
-    double a = ((const ranked *)x)->cycles, b = ((const ranked *)y)->cycles;
-    return (a > b) - (a < b);
+    const ranked *a = x, *b = y;
+    if (a->cycles != b->cycles) return a->cycles > b->cycles ? 1 : -1;
+    return a->index - b->index;
 }
 
 int32_t lls__sm90_configs(const lls__sm90_shape *ways, int32_t num_ways, lls__gemm_config out[LLS__SM90_MAX_CONFIGS]) {
@@ -171,8 +173,11 @@ int32_t lls__sm90_configs(const lls__sm90_shape *ways, int32_t num_ways, lls__ge
     for (int32_t w = 0; w < num_ways; w++) {
         bool legal;
         lls__gemm_config c;
-        for (int32_t i = 0; count < LLS__SM90_MAX_CONFIGS && config_at(&ways[w], i, &c, &legal); i++)
-            if (legal) all[count++] = (ranked){c, lls__sm90_cycles(&ways[w], &c)};
+        for (int32_t i = 0; count < LLS__SM90_MAX_CONFIGS && config_at(&ways[w], i, &c, &legal); i++) {
+            if (!legal) continue;
+            all[count] = (ranked){c, lls__sm90_cycles(&ways[w], &c), count};
+            count++;
+        }
     }
     qsort(all, (size_t)count, sizeof *all, by_cycles);
     for (int32_t i = 0; i < count; i++) out[i] = all[i].config;
