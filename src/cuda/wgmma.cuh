@@ -11,6 +11,13 @@
 
 #include <stdint.h>
 
+/* The body of a kernel that needs sm_90a. In a build for other devices the kernel is there but empty: nobody launches it. */
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define LLS_SM90A_BODY(...)
+#else
+#define LLS_SM90A_BODY(...) __VA_ARGS__
+#endif
+
 __device__ __forceinline__ void lls__wgmma_fence() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }

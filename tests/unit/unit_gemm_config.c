@@ -97,6 +97,13 @@ static void limits_are_kept(void **state) {
     assert_string_equal(lls__sm90_config_fault(&s, &c), "its split is more than k has stages");
     s.grouped = true, c.split = 1, c.cluster_m = 2;
     assert_string_equal(lls__sm90_config_fault(&s, &c), "grouped products take no cluster");
+    s = shape_of(4096, 4096, 32);
+    s.only_n = 128; // of block scales
+    count = lls__sm90_configs(&s, 1, all);
+    assert_in_range(count, 1, LLS__SM90_MAX_CONFIGS);
+    for (int32_t i = 0; i < count; i++) assert_int_equal(all[i].tile_n, 128);
+    c = (lls__gemm_config){128, 256, 4, 1, 1, 1, 1, 0};
+    assert_string_equal(lls__sm90_config_fault(&s, &c), "block scales need 128 columns a tile");
 }
 
 int main(void) {

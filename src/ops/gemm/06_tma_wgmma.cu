@@ -44,10 +44,10 @@ __device__ __forceinline__ void gemm_tma_wgmma(const lls__gemm_problem &p, const
 extern "C" __global__ void __launch_bounds__(LLS__GEMM_06_THREADS, 2)
     lls_gemm_06_tma_wgmma_f16(lls__gemm_problem p, const __grid_constant__ CUtensorMap a,
                               const __grid_constant__ CUtensorMap b) {
-    LLS__WGMMA_BODY(gemm_tma_wgmma<LLS__WGMMA_F16>(p, a, b);)
+    LLS_SM90A_BODY(gemm_tma_wgmma<LLS__WGMMA_F16>(p, a, b);)
 }
 extern "C" __global__ void __launch_bounds__(LLS__GEMM_06_THREADS, 2)
     lls_gemm_06_tma_wgmma_bf16(lls__gemm_problem p, const __grid_constant__ CUtensorMap a,
                                const __grid_constant__ CUtensorMap b) {
-    LLS__WGMMA_BODY(gemm_tma_wgmma<LLS__WGMMA_BF16>(p, a, b);)
+    LLS_SM90A_BODY(gemm_tma_wgmma<LLS__WGMMA_BF16>(p, a, b);)
 }

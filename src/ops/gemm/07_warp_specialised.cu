@@ -54,10 +54,10 @@ __device__ __forceinline__ void gemm_warp_specialised(const lls__gemm_problem &p
 extern "C" __global__ void __launch_bounds__(LLS__GEMM_07_THREADS, 2)
     lls_gemm_07_warp_specialised_f16(lls__gemm_problem p, const __grid_constant__ CUtensorMap a,
                                      const __grid_constant__ CUtensorMap b) {
-    LLS__WGMMA_BODY(gemm_warp_specialised<LLS__WGMMA_F16>(p, a, b);)
+    LLS_SM90A_BODY(gemm_warp_specialised<LLS__WGMMA_F16>(p, a, b);)
 }
 extern "C" __global__ void __launch_bounds__(LLS__GEMM_07_THREADS, 2)
     lls_gemm_07_warp_specialised_bf16(lls__gemm_problem p, const __grid_constant__ CUtensorMap a,
                                       const __grid_constant__ CUtensorMap b) {
-    LLS__WGMMA_BODY(gemm_warp_specialised<LLS__WGMMA_BF16>(p, a, b);)
+    LLS_SM90A_BODY(gemm_warp_specialised<LLS__WGMMA_BF16>(p, a, b);)
 }

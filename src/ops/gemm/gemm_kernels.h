@@ -50,6 +50,11 @@ enum {
 
 /* 02 to 05 (portable.c): why a rung does not take a problem, grouped or not, or NULL; and its launch. */
 #ifndef __cplusplus
+/* 02 to 07 have a block a tile. Tiles of rows x cols, in the order of tile.cuh; a grouped product may have one row of them
+ * more for each group. NULL, or that a grid has no room for them. */
+int64_t lls__gemm_num_tiles(const lls__gemm_problem *p, int64_t rows, int64_t cols);
+const char *lls__gemm_refuse_tiles(const lls__gemm_problem *p, int64_t rows, int64_t cols);
+
 extern const lls__kernel lls__gemm_portable_kernels[]; /* ended by a NULL name */
 const char *lls__gemm_refuse_smem_tile(const lls__gemm_problem *p);
 lls_status lls__gemm_launch_smem_tile(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream);

@@ -38,20 +38,19 @@ const lls__kernel lls__gemm_portable_kernels[] = {
     {0},
 };
 
-// Tiles of rows x cols in the row-major order of bands (tile.cuh); a grouped product may have one row of them more for each group.
-static int64_t tiles_of(const lls__gemm_problem *p, int64_t rows, int64_t cols) {
+int64_t lls__gemm_num_tiles(const lls__gemm_problem *p, int64_t rows, int64_t cols) {
     int64_t row_tiles = (p->m + rows - 1) / rows, col_tiles = (p->n + cols - 1) / cols;
     return (p->offsets ? row_tiles + p->batch : row_tiles * p->batch) * col_tiles;
 }
 
-static const char *refuse_tiles(const lls__gemm_problem *p, int64_t rows, int64_t cols) {
-    return tiles_of(p, rows, cols) > LLS__MAX_GRID_X ? "has more tiles than a grid has blocks" : NULL;
+const char *lls__gemm_refuse_tiles(const lls__gemm_problem *p, int64_t rows, int64_t cols) {
+    return lls__gemm_num_tiles(p, rows, cols) > LLS__MAX_GRID_X ? "has more tiles than a grid has blocks" : NULL;
 }
 
 static lls_status launch(lls_ctx *ctx, const lls__gemm_problem *p, int32_t kernel, int32_t rows, int32_t cols,
                          int32_t threads, int32_t shared_bytes, const lls__gemm_mma_config *config, lls_stream stream) {
     lls__grid shape = {
-        .grid = {(uint32_t)tiles_of(p, rows, cols), 1, 1},
+        .grid = {(uint32_t)lls__gemm_num_tiles(p, rows, cols), 1, 1},
         .block = {(uint32_t)threads, 1, 1},
         .shared_bytes = (uint32_t)shared_bytes,
     };
@@ -61,7 +60,7 @@ static lls_status launch(lls_ctx *ctx, const lls__gemm_problem *p, int32_t kerne
 // ---- 02_smem_tile, 03_register_tile, 04_wmma
 
 static const char *refuse_but_floats(const lls__gemm_problem *p, int64_t tile) {
-    return lls__is_float(p->a.dtype) ? refuse_tiles(p, tile, tile) : "takes f32, f16 and bf16";
+    return lls__is_float(p->a.dtype) ? lls__gemm_refuse_tiles(p, tile, tile) : "takes f32, f16 and bf16";
 }
 
 const char *lls__gemm_refuse_smem_tile(const lls__gemm_problem *p) {
@@ -82,7 +81,7 @@ lls_status lls__gemm_launch_register_tile(lls_ctx *ctx, const lls__gemm_problem 
 }
 
 const char *lls__gemm_refuse_wmma(const lls__gemm_problem *p) {
-    return p->a.dtype == LLS_F16 || p->a.dtype == LLS_BF16 ? refuse_tiles(p, 128, 128) : "takes f16 and bf16";
+    return p->a.dtype == LLS_F16 || p->a.dtype == LLS_BF16 ? lls__gemm_refuse_tiles(p, 128, 128) : "takes f16 and bf16";
 }
 
 lls_status lls__gemm_launch_wmma(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream) {
@@ -166,7 +165,7 @@ lls__gemm_mma_plan lls__gemm_mma_plan_of(const lls__gemm_problem *p, int32_t sm,
         const instance *i = &instances[n];
         int32_t stages = i->types == types_of(p) ? stages_for(i, sm) : 0;
         if (stages == 0) continue;
-        double rounds = ceil((double)tiles_of(p, i->rows, i->cols) / num_sms); // of one tile on every SM
+        double rounds = ceil((double)lls__gemm_num_tiles(p, i->rows, i->cols) / num_sms); // of one tile on every SM
         double cost = rounds * i->rows * i->cols / i->rate;
         if (cost >= best_cost) continue;
         best_cost = cost;
@@ -187,7 +186,7 @@ lls__gemm_mma_plan lls__gemm_mma_plan_of(const lls__gemm_problem *p, int32_t sm,
 
 const char *lls__gemm_refuse_mma_sync(const lls__gemm_problem *p) {
     if (p->a.dtype == LLS_F32 && !(p->flags & LLS_GEMM_TF32)) return "takes f32 with LLS_GEMM_TF32 only";
-    return refuse_tiles(p, 64, 64);
+    return lls__gemm_refuse_tiles(p, 64, 64);
 }
 
 lls_status lls__gemm_launch_mma_sync(lls_ctx *ctx, const lls__gemm_problem *p, lls_stream stream) {

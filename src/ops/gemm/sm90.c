@@ -245,8 +245,7 @@ static const lls__kernel *kernel_of(const view *v, const lls__gemm_config *c, co
         const lls__sm90_shape *s = &v->ways[w];
         for (int32_t i = 0; i < s->num_tiles; i++) {
             if (s->tiles[i][0] != c->tile_m || s->tiles[i][1] != c->tile_n || s->swap != c->swap) continue;
-            *fault = s->only_n && c->tile_n != s->only_n ? "block scales need 128 columns a tile"
-                                                         : lls__sm90_config_fault(s, c);
+            *fault = lls__sm90_config_fault(s, c);
             if (*fault) continue; // another way may have the tile too
             *way = s;
             return &lls__gemm_sm90_kernels[s->tiles + i - tiles];

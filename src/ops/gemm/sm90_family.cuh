@@ -55,14 +55,8 @@ struct lls__sm90_i8 {
     }
 };
 
-/* The body needs sm_90a; in a build for other devices the kernels are there but empty, and no rung launches them. */
-#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define LLS_SM90_BODY(family, tile_m, tile_n)
-#else
-#define LLS_SM90_BODY(family, tile_m, tile_n) lls__gemm_sm90<lls__sm90_##family, tile_m, tile_n>(params);
-#endif
 #define LLS_SM90_INSTANCE(family, tile_m, tile_n)                                                \
     extern "C" __global__ void __launch_bounds__(LLS__SM90_THREADS(tile_m), 1)                   \
         LLS_SM90_NAME(family, tile_m, tile_n)(const __grid_constant__ lls__sm90_params params) { \
-        LLS_SM90_BODY(family, tile_m, tile_n)                                                    \
+        LLS_SM90A_BODY(lls__gemm_sm90<lls__sm90_##family, tile_m, tile_n>(params);)              \
     }

@@ -56,6 +56,7 @@ const char *lls__sm90_config_fault(const lls__sm90_shape *s, const lls__gemm_con
         return "stages, cluster, split and raster must be 1 or more";
     if (c->stages > most_stages(s, c)) return "its stages do not fit into shared memory";
     if (c->swap != s->swap) return "it is the other way around";
+    if (s->only_n && c->tile_n != s->only_n) return "block scales need 128 columns a tile";
     int32_t cluster = c->cluster_m * c->cluster_n;
     if (cluster > 8 || c->tile_m % (s->a_granule * c->cluster_n) || c->tile_n % (s->b_granule * c->cluster_m))
         return "its tile does not divide among a cluster of at most 8";
@@ -151,7 +152,7 @@ static bool config_at(const lls__sm90_shape *s, int32_t index, lls__gemm_config 
                             .split = cluster[2],
                             .swap = s->swap};
     c->stages = most_stages(s, c), c->raster = raster_of(s, c);
-    *legal = (s->only_n == 0 || c->tile_n == s->only_n) && !lls__sm90_config_fault(s, c);
+    *legal = !lls__sm90_config_fault(s, c);
     return true;
 }
 

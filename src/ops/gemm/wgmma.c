@@ -34,11 +34,6 @@ static lls__tma_tensor operand_b(const lls__gemm_problem *p) {
     return operand(p, &p->b, p->n, p->b.col);
 }
 
-static int64_t num_tiles(const lls__gemm_problem *p) {
-    int64_t tile = LLS__WGMMA_TILE;
-    return (p->m + tile - 1) / tile * ((p->n + tile - 1) / tile) * p->batch;
-}
-
 const char *lls__gemm_refuse_wgmma(const lls__gemm_problem *p) {
     if (p->a.dtype != LLS_F16 && p->a.dtype != LLS_BF16) return "takes f16 and bf16";
     if (p->k == 0) return "needs k above 0";
@@ -49,7 +44,7 @@ const char *lls__gemm_refuse_wgmma(const lls__gemm_problem *p) {
     // A single row is aligned whatever its length is.
     if ((p->flags & LLS_GEMM_BATCH_INVARIANT) && p->k * lls__elem_size(p->a.dtype) % 16)
         return "needs k a multiple of 16 bytes to be invariant";
-    return num_tiles(p) > LLS__MAX_GRID_X ? "has more tiles than a grid has blocks" : NULL;
+    return lls__gemm_refuse_tiles(p, LLS__WGMMA_TILE, LLS__WGMMA_TILE);
 }
 
 static lls_status launch(lls_ctx *ctx, const lls__gemm_problem *p, int32_t rung, uint32_t threads, lls_stream stream) {
@@ -58,7 +53,10 @@ static lls_status launch(lls_ctx *ctx, const lls__gemm_problem *p, int32_t rung,
     LLS_TRY(lls__tma_encode(&a, &map_a));
     LLS_TRY(lls__tma_encode(&b, &map_b));
     lls__grid shape = {
-        .grid = {(uint32_t)num_tiles(p), 1, 1}, .block = {threads, 1, 1}, .shared_bytes = LLS__WGMMA_SHARED};
+        .grid = {(uint32_t)lls__gemm_num_tiles(p, LLS__WGMMA_TILE, LLS__WGMMA_TILE), 1, 1},
+        .block = {threads, 1, 1},
+        .shared_bytes = LLS__WGMMA_SHARED,
+    };
     return lls__launch(ctx, &lls__gemm_wgmma_kernels[rung + (p->a.dtype == LLS_BF16)], &shape,
                        (void *[]){(void *)p, &map_a, &map_b}, stream);
 }

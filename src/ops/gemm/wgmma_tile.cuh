@@ -15,13 +15,6 @@
 #include "ops/gemm/gemm_kernels.h"
 #include "ops/gemm/tile.cuh"
 
-/* The bodies need sm_90a; in a build for other devices the kernels are there but empty, and no rung launches them. */
-#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define LLS__WGMMA_BODY(...)
-#else
-#define LLS__WGMMA_BODY(...) __VA_ARGS__
-#endif
-
 /* One block's view of the launch. */
 struct lls__wgmma_block {
     enum {
